@@ -29,7 +29,7 @@ ROOMS = {
     "report": "plots, notebooks, page and its panels",
     "features": "images and texts into rows",
     "api": "load → resolve → split → estimate → decide → result",
-    "checks": "what could make a verdict wrong, one file a check",
+    "checks": "what could make a verdict wrong, one row a check",
     "results": "finished results, as text, as JSON and back",
     "settings": "every option: name, default, check",
     "estimators": "MMD, KSD, designs: data into a joint estimate",

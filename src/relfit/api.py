@@ -10,7 +10,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from relfit.checks import Compared, Estimated, Findings, run_checks, run_pair_checks, together
-from relfit.checks.bandwidth import pair_findings, with_scores_kept
+from relfit.checks.robustness import pair_findings, with_scores_kept
 from relfit.compute.backend import Job
 from relfit.compute.reduce import PATCH_ROWS, Runtime, kernel_products
 from relfit.data.arrays import as_rows

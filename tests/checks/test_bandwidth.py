@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.checks.bandwidth import LONGEST, changes, estimates_at, near_estimates
+from relfit.checks.robustness import LONGEST, changes, estimates_at, near_estimates
 from relfit.compute.backend import Job, NumpyBackend
 from relfit.compute.nearby import NearbyBackend
 from relfit.report.gate import gate_markdown, judge, judge_pair, junit_xml
@@ -156,7 +156,7 @@ def test_what_has_no_other_bandwidth_is_not_computed(blobs):
 def test_not_computed_where_it_would_take_long(blobs, monkeypatch):
     """The forecast does not depend on the machine: pairs of rows of one core."""
     assert LONGEST == 2.0
-    monkeypatch.setattr("relfit.checks.bandwidth.LONGEST", 1e-9)
+    monkeypatch.setattr("relfit.checks.robustness.LONGEST", 1e-9)
     found = relfit.compare(*blobs, kernel=relfit.Gaussian(2.5), rng=0, progress=False)
     assert found.robust_to_bandwidth is None
     assert MARK not in str(found)
@@ -193,7 +193,7 @@ def test_shared_distances_give_the_estimates(dependence, kernel):
         settings = Settings(kernel=kernel, dependence=dependence, rng=0, progress=False)
         with resolved(data, models, settings, "") as plan:
             near = near_estimates(plan, plan.data)
-            kernels = [relfit.checks.bandwidth.scaled(plan.estimate.kernel, factor) for factor in (0.5, 2.0)]
+            kernels = [relfit.checks.robustness.scaled(plan.estimate.kernel, factor) for factor in (0.5, 2.0)]
             exact = estimates_at(plan.data, plan.estimate, kernels, shared=False)
         for one, other in zip(near, exact, strict=True):
             np.testing.assert_allclose(one.values, other.values, atol=1e-4 * other.standard_error.min())

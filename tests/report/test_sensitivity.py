@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 import relfit
-from relfit.checks.bandwidth import SHARED_COLUMNS, scaled
+from relfit.checks.robustness import SHARED_COLUMNS, scaled
 from relfit.compute.nearby import NearbyBackend
 from relfit.estimators.pairkernel import squared_distances
 from relfit.kernels.composite import Decay, Tilted

@@ -1,55 +1,53 @@
-"""What could make the verdicts of a comparison wrong: one file for each check, run by every `compare`.
+"""What could make the verdicts of a comparison wrong, looked for by every `compare`.
 
-A check is a function from `Compared` to `Findings`. Register it in `CHECKS`; the notes reach the terminal, the page,
-files and the gate from there.
+A check is a function from `Compared` to `Findings`. Register it in `CHECKS` with the kinds of data that it applies to;
+the notes reach the terminal, the page, files and the gate from there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from relfit.checks.bandwidth import check_bandwidth
 from relfit.checks.base import Compared, Estimated, Findings
-from relfit.checks.choice import check_choice
-from relfit.checks.clusters import check_clusters
-from relfit.checks.far_target import far_target
-from relfit.checks.fine_structure import check_fine_structure
-from relfit.checks.likelihood import likelihood_at_hand
-from relfit.checks.lost_modes import lost_modes
-from relfit.checks.order import pair_in_order, rows_in_order
-from relfit.checks.score import check_symmetry
+from relfit.checks.densities import check_clusters, check_symmetry, far_target, likelihood_at_hand, lost_modes
+from relfit.checks.robustness import check_bandwidth, check_choice
+from relfit.checks.rows import check_fine_structure, pair_in_order, rows_in_order
 
 __all__ = ["CHECKS", "PAIR_CHECKS", "Compared", "Estimated", "Findings", "run_checks", "run_pair_checks", "together"]
 
+ANY = ("samples", "densities", "target", "likelihoods")
+KERNELS = ("samples", "densities", "target")
+STEIN = ("densities", "target")
+TARGET = ("target",)
 # In the order in which their notes are shown.
-CHECKS: tuple[Callable[[Compared], Findings], ...] = (
-    rows_in_order,
-    lost_modes,
-    far_target,
-    check_bandwidth,
-    check_fine_structure,
-    check_clusters,
-    check_symmetry,
-    check_choice,
-    likelihood_at_hand,
+CHECKS: tuple[tuple[Callable[[Compared], Findings], Sequence[str]], ...] = (
+    (rows_in_order, ANY),
+    (lost_modes, TARGET),
+    (far_target, TARGET),
+    (check_bandwidth, KERNELS),
+    (check_fine_structure, KERNELS),
+    (check_clusters, STEIN),
+    (check_symmetry, STEIN),
+    (check_choice, ANY),
+    (likelihood_at_hand, ("densities",)),
 )
 # Those of a fixed pair of models.
-PAIR_CHECKS: tuple[Callable[[Estimated], Findings], ...] = (
-    pair_in_order,
-    lost_modes,
-    far_target,
+PAIR_CHECKS: tuple[tuple[Callable[[Estimated], Findings], Sequence[str]], ...] = (
+    (pair_in_order, ANY),
+    (lost_modes, TARGET),
+    (far_target, TARGET),
 )
 
 
 def run_checks(compared: Compared) -> Findings:
     """The findings of all checks together."""
-    return together([check(compared) for check in CHECKS])
+    return together([check(compared) for check, kinds in CHECKS if compared.plan.data.kind in kinds])
 
 
 def run_pair_checks(estimated: Estimated) -> Findings:
     """The findings of the checks that apply to a fixed pair."""
-    return together([check(estimated) for check in PAIR_CHECKS])
+    return together([check(estimated) for check, kinds in PAIR_CHECKS if estimated.plan.data.kind in kinds])
 
 
 def together(found: list[Findings]) -> Findings:

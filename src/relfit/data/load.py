@@ -131,6 +131,11 @@ class Data:
         return replace(self, reference=encoding.apply(self.reference), models=models, target=target)
 
     @property
+    def rows(self) -> Array:
+        """The reference, or the first sample where that is a density."""
+        return self.reference if self.target is None else next(iter(self.samples.values()))
+
+    @property
     def densities(self) -> dict[str, Density]:
         return {name: model for name, model in self.models.items() if isinstance(model, Density)}
 

@@ -71,8 +71,7 @@ def _resolved(data: Data, kind: Kind, kernel: Kernel, median: float, seed: int, 
 
 def _reaching(kernel: MultiScale, data: Data) -> MultiScale:
     """The kernel with bandwidths down to the distance of nearest neighbours, if that is far below its smallest one."""
-    rows = data.reference if data.target is None else next(iter(data.samples.values()))
-    step = fine_structure(rows, kernel.length)
+    step = fine_structure(data.rows, kernel.length)
     return kernel if step is None else kernel.reaching(step)
 
 

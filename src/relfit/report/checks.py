@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from relfit.api import plan
-from relfit.checks.bandwidth import Sensitivity, scaled, sensitivity
-from relfit.checks.choice import chance_of_another, is_often
-from relfit.checks.fine_structure import note as fine_structure_note
+from relfit.checks.robustness import Sensitivity, chance_of_another, is_often, scaled, sensitivity
+from relfit.checks.rows import fine_structure_note
 from relfit.compute.reduce import Runtime
 from relfit.data.check_score import check_score
 from relfit.data.structure import fine_structure, separated_clusters
@@ -29,7 +28,6 @@ from relfit.results.words import about, grouped, kernel_words, measure_of, used_
 from relfit.stats.joint import NEAR_DEGENERATE
 from relfit.stats.planning import Forecast
 from relfit.stats.tests.base import Criteria
-from relfit.util.arrays import Array
 from relfit.util.errors import InputError, RelfitError
 from relfit.util.text import listed, quoted, visible
 
@@ -123,17 +121,11 @@ def _fine_structure(kernel: Kernel, recalled: Recalled | None) -> list[Check]:
     length = kernel.length
     if kernel.variable != "r2" or not math.isfinite(length):
         return []
-    step = fine_structure(_rows_of_data(recalled), length)
+    step = fine_structure(recalled.encoded.rows, length)
     if step is None:
         return [Check(title, "good", ("None was found.",))]
     text = fine_structure_note(step, length)
     return [Check(title, "mind", (f"{text[0].upper()}{text[1:]}.",))]
-
-
-def _rows_of_data(recalled: Recalled) -> Array:
-    """The rows that the data are judged by: the reference, or the first sample where that is a density."""
-    data = recalled.encoded
-    return data.reference if data.target is None else next(iter(data.samples.values()))
 
 
 def _parts(comparison: Comparison, parts: Mapping[str, float]) -> Check:
@@ -173,7 +165,7 @@ def _clusters(recalled: Recalled | None) -> Check:
     title = "Separate clusters in the data"
     if recalled is None:
         return Check(title, "plain", (blind, _WITHOUT_DATA))
-    apart = separated_clusters(_rows_of_data(recalled))
+    apart = separated_clusters(recalled.encoded.rows)
     if apart is None:
         return Check(title, "good", ("No clusters far apart were found in the data.", blind))
     small, steps = apart
@@ -188,13 +180,12 @@ def _scores(recalled: Recalled | None) -> Check:
     title = "Score check"
     if recalled is None:
         return Check(title, "plain", (_WITHOUT_DATA,))
-    data, rows, densities = recalled.data, recalled.data.reference, recalled.data.densities
-    if data.target is not None:
-        rows, densities = next(iter(data.samples.values())), {"target": data.target}
+    data = recalled.data
+    densities = data.densities if data.target is None else {"target": data.target}
     good, models_with = True, dict[str, list[str]]()
     for name, density in densities.items():
         try:
-            outcome = check_score(density, rows, max_rows=_SCORE_ROWS)
+            outcome = check_score(density, data.rows, max_rows=_SCORE_ROWS)
             passed, message = outcome.ok, "; ".join(outcome.messages)
         except RelfitError as error:
             passed, message = True, f"could not be checked ({error})"

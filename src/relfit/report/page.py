@@ -17,7 +17,7 @@ from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-from relfit.checks.bandwidth import Sensitivity
+from relfit.checks.robustness import Sensitivity
 from relfit.data.encode import Encoding
 from relfit.estimators.base import Estimator
 from relfit.estimators.designs import ESTIMATORS, Complete

@@ -1,4 +1,4 @@
-"""Does a verdict depend on the kernel's bandwidth? The same test at half and at twice the bandwidth."""
+"""Does a verdict depend on the kernel's bandwidth, or on the seed of a test that selects the best model at random?"""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ from relfit.results.grade import (
 from relfit.settings import Plan
 from relfit.stats.decision import Decision, difference_variance, differences
 from relfit.stats.joint import JointEstimate
+from relfit.stats.maxt import covariance_root, normal_draws, seeded, streams
 from relfit.stats.tests.base import Criteria, Test
+from relfit.stats.tests.carve import GAMMA
 from relfit.util.arrays import Array
 from relfit.util.errors import RelfitError
 from relfit.util.libraries import usable_cores
@@ -51,6 +53,9 @@ LONGEST = 2.0
 LEEWAY = 1.5
 # The most models that the note names.
 _MOST_NAMES = 4
+# Draws of a random selection, and the probability of another model from which on the reader is told.
+_DRAWS = 500
+_OFTEN = 0.1
 # Grades without a finding are one class: which of several good models comes first changes easily.
 _NO_FINDING = "not shown to be worse"
 _CLASSES = {WORSE.name: 1, CLEARLY_WORSE.name: 2}
@@ -360,3 +365,41 @@ def _remembering(density: Density) -> Density:
         return known[key]
 
     return Density(score=score, dim=density.dim)
+
+
+# ── another seed ─────────────────────────────────────────────────────────────────────────────────
+
+
+def check_choice(compared: Compared) -> Findings:
+    """A note if another seed would often select another model."""
+    test = compared.test
+    if not test.randomised:
+        return Findings()
+    joint = compared.joint
+    best = joint.names[compared.decision.best]
+    chance = chance_of_another(joint, best, compared.criteria.seed)
+    if not is_often(chance):
+        return Findings()
+    note = (
+        f"another seed would select another model than {quoted(best)} with probability about {chance:.0%}, because "
+        f'test="{test.name}" selects at random: report the seed, or use test="best-set", which selects no model'
+    )
+    return Findings((note,))
+
+
+def chance_of_another(joint: JointEstimate, best: str, seed: int) -> float:
+    """About how often another seed of carving, which adds noise to the estimates, selects another model than this one.
+
+    >>> import numpy as np
+    >>> chance_of_another(JointEstimate(("a", "b"), [0.0, 9.0], np.eye(2)), "a", 0)
+    0.0
+    """
+    models = streams(seeded(seed, "choice"), joint.names).models
+    noise = GAMMA * normal_draws(covariance_root(joint.covariance), models, _DRAWS)
+    draws = joint.values[:, None] + noise
+    return float((draws.argmin(axis=0) != joint.names.index(best)).mean())
+
+
+def is_often(chance: float) -> bool:
+    """Whether the reader is told about the chance."""
+    return chance >= _OFTEN

@@ -1,13 +1,15 @@
-"""Rows that depend on the rows before them, although they were taken for independent.
+"""Rows that depend on the rows before them although they were taken for independent, or lie too close for the kernel.
 
 The notes on items of losses, which are made without a `Plan`, are those of `relfit.estimators.losses`.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from relfit.checks.base import Compared, Estimated, Findings
+from relfit.data.structure import fine_structure
 from relfit.estimators.base import PairDesign
 from relfit.settings import Plan
 from relfit.stats.joint import JointEstimate
@@ -78,4 +80,23 @@ def _note(plan: Plan, joint: JointEstimate, effect: OrderEffect, best: int) -> s
         f"the rows of {whose} are sorted or come in blocks ({size} of their contributions to the difference between "
         f"{pair}, and much the same {STEPS} rows apart), so the standard error may be too small: pass groups= if the "
         "blocks are prompts, documents or stretches of time; rows sorted by class or value need no option"
+    )
+
+
+def check_fine_structure(compared: Compared) -> Findings:
+    """A note if nearest neighbours are much closer than the kernel resolves."""
+    plan = compared.plan
+    kernel = plan.estimate.kernel
+    if kernel.variable != "r2" or not math.isfinite(kernel.length):
+        return Findings()
+    step = fine_structure(plan.data.rows, kernel.length)
+    return Findings() if step is None else Findings((fine_structure_note(step, kernel.length),))
+
+
+def fine_structure_note(step: float, length: float) -> str:
+    """The sentence about neighbours this far apart, for a kernel of this length."""
+    return (
+        f"most rows have neighbours about {step:.2g} away, far below the bandwidth {length:.3g}, and none between: the "
+        "kernel does not resolve such tight clusters, so a model that is wrong within them passes; choose a smaller "
+        'bandwidth or several (kernel="multiscale", kernel="select")'
     )

@@ -1,0 +1,317 @@
+"""What could make KSD wrong: clusters, lost modes, scores that are no gradients, draws on another scale.
+
+KSD sees slopes of the log density, and hardly sees how much weight separate clusters have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from relfit.checks.base import Compared, Estimated, Findings
+from relfit.data.models import Density
+from relfit.data.structure import separated_clusters
+from relfit.estimators.pairkernel import PairKernel
+from relfit.kernels.choice import Collection
+from relfit.util.arrays import Array, Mask
+from relfit.util.text import listed
+
+# Draws that are examined for lost modes, of each model and of all other models together.
+_DRAWS = 200
+# Draws of other models are missed by a model if its nearest draw is so many times further away than usual neighbours
+# are; so many of them, and such a fraction, make a mode.
+_APART = 1.25
+_MORE = 0.75
+_USUAL = 0.95
+_FEWEST = 8
+_SMALLEST = 0.03
+# Stein's identities at the draws of a mode: the mean score is 0 up to this fraction of the scores' spread, and
+# -E s(x)·(x - mean) is the number of columns up to this factor.
+_SLOPE = 0.5
+_FACTOR = 3.0
+# On so many lines from the mode to the model's own draws, evaluated at so many points, log p falls by so many nats. The
+# ends are means of so many draws.
+_PATHS = 5
+_STEPS = 65
+_VALLEY = 1.0
+_NEAREST = 10
+# The least mass of a mode, relative to that where the model's draws are.
+_LEAST_MASS = 0.02
+# A target is far if every model is so many standard errors from it, and its KSD² is such a part of that of draws whose
+# scores all point the same way. The first grows with the number of draws, the second does not.
+_FAR = 20.0
+_FAR_PART = 0.35
+_FAR_DRAWS = 100
+# Rows at which the Jacobian of a score is looked at, and the asymmetry that counts, as a fraction of its size.
+_JACOBIANS = 6
+_ASYMMETRIC = 1e-3
+_LIKELIHOOD = 'discrepancy="loglik"'
+
+
+def lost_modes(estimated: Estimated) -> Findings:
+    """A note on each model without draws where the other models' draws and mass of the target are."""
+    data = estimated.plan.data
+    if data.target is None or len(data.samples) < 2:
+        return Findings()
+    draws = {name: np.asarray(_some(x, _DRAWS)) for name, x in data.samples.items()}
+    notes = []
+    for name, own in draws.items():
+        each = -(-_DRAWS // (len(draws) - 1))
+        others = np.concatenate([_some(x, each) for other, x in draws.items() if other != name])
+        fraction = lost_fraction(data.target, own, others)
+        if fraction:
+            notes.append(
+                f"{name!r} has no draws where about {fraction:.0%} of the other models' draws lie and the target has "
+                "mass: it may have lost a mode, which KSD hardly notices; check it with chains from other starting "
+                "points"
+            )
+    return Findings(tuple(notes), tuple(notes))
+
+
+def lost_fraction(target: Density, own: Array, others: Array) -> float:
+    """The fraction of the other draws (m, d) that lie in modes of the target without own draws (n, d); 0 if none do.
+
+    >>> target = Density(log_prob=lambda x: np.logaddexp(-0.5 * (x[:, 0] - 4) ** 2, -0.5 * (x[:, 0] + 4) ** 2))
+    >>> rng = np.random.default_rng(0)
+    >>> one, both = rng.normal(4.0, 1.0, (200, 1)), rng.normal(np.repeat([[-4.0], [4.0]], 100, axis=0))
+    >>> lost_fraction(target, one, both), lost_fraction(target, both, one)
+    (0.49, 0.0)
+    """
+    missed = _missed(own, others)
+    if missed.sum() < _FEWEST or missed.mean() < _SMALLEST:
+        return 0.0
+    return float(missed.mean()) if _is_mode(target, others[missed], own) else 0.0
+
+
+def _missed(own: Array, others: Array) -> Mask:
+    """(m,) the other draws that are far from all own draws, in units of the own draws' spread."""
+    units = _whitening(own)
+    own, others = own @ units, others @ units
+    apart = cdist(others, own).min(axis=1)
+    # Distances between neighbours vary less, the more columns there are.
+    factor = _APART + _MORE / np.sqrt(own.shape[1])
+    missed: Mask = apart > factor * np.quantile(_neighbours(own), _USUAL)
+    if missed.sum() >= _FEWEST:
+        missed &= apart > factor * _neighbours(others)
+    # Draws just outside the own ones are not those of another mode.
+    least = 0.5 * float(np.median(apart[missed])) if missed.any() else 0.0
+    return np.asarray(missed & (apart >= least))
+
+
+def _neighbours(x: Array) -> Array:
+    """(n,) the distance of each row to the nearest other one."""
+    distances = cdist(x, x)
+    np.fill_diagonal(distances, np.inf)
+    return np.asarray(distances.min(axis=1))
+
+
+def _is_mode(target: Density, mode: Array, own: Array) -> bool:
+    """True if the rows look like draws of the target from a region with a fair part of its mass, behind a valley."""
+    return _is_stationary(target, mode) and _is_apart(target, mode, own) and _has_mass(target, mode, own)
+
+
+def _is_stationary(target: Density, mode: Array) -> bool:
+    """True if Stein's identities hold about, as for draws of the target restricted to a mode."""
+    scores, gaps = target.raw_scores(mode).astype(np.float64), mode - mode.mean(axis=0)
+    if not np.isfinite(scores).all():
+        return False
+    mean, spread = scores.mean(axis=0), scores.std(axis=0)
+    if np.linalg.norm(mean) > _SLOPE * np.linalg.norm(spread):
+        return False
+    identity = -float((scores * gaps).sum(axis=1).mean()) / mode.shape[1]
+    return bool(1.0 / _FACTOR <= identity <= _FACTOR)
+
+
+def _is_apart(target: Density, mode: Array, own: Array) -> bool:
+    """True if log p has a valley between most of the rows and the own draws, and none of these lie among the rows."""
+    units = _whitening(own)
+    middle = np.abs(own - np.median(own, axis=0)).sum(axis=1).argmin()
+    end, _, _ = _around(own, own[middle], own, units)
+    found = []
+    for row in _some(mode, _PATHS):
+        start, radius, others = _around(mode, row, own, units)
+        found.append(others > radius and _depth(target, start, end) >= _VALLEY)
+    return bool(np.mean(found) >= 0.5)
+
+
+def _around(x: Array, row: Array, own: Array, units: Array) -> tuple[Array, float, float]:
+    """The mean of the rows nearest to this one, which is close to the top of their mode.
+
+    Also the distances from it of the last of them and of the nearest own draw, in these units.
+    """
+    near = x[np.linalg.norm((x - row) @ units, axis=1).argsort()[:_NEAREST]]
+    centre = near.mean(axis=0)
+    radius = np.linalg.norm((near - centre) @ units, axis=1).max()
+    return centre, float(radius), float(np.linalg.norm((own - centre) @ units, axis=1).min())
+
+
+def _depth(target: Density, start: Array, end: Array) -> float:
+    """By how much log p falls, on the line between two points, below the lower of them; from the slopes along it."""
+    path = start + np.linspace(0.0, 1.0, _STEPS)[:, None] * (end - start)
+    slopes = target.raw_scores(path).astype(np.float64) @ (end - start)
+    heights = np.append(0.0, np.cumsum(0.5 * (slopes[1:] + slopes[:-1]) / (_STEPS - 1)))
+    return float(min(heights[0], heights[-1]) - heights.min())
+
+
+def _has_mass(target: Density, mode: Array, own: Array) -> bool:
+    """True if the target has a fair part of its mass where the rows are; scores cannot tell."""
+    if target.log_prob is None:
+        return True
+    return bool(_log_mass(target, mode) - _log_mass(target, own) >= np.log(_LEAST_MASS))
+
+
+def _log_mass(target: Density, x: Array) -> float:
+    """About the log of ∫p where these rows lie: mean log p and the entropy of a Gaussian with their covariance."""
+    heights = target.log_probs(x).astype(np.float64)
+    return float(heights.mean()) - float(np.linalg.slogdet(_whitening(x))[1])
+
+
+def _whitening(x: Array) -> Array:
+    """(d, d) the factor that makes the rows uncorrelated with variance 1, or scales columns where rows are few."""
+    n, d = x.shape
+    variances = np.maximum(x.var(axis=0), np.finfo(np.float64).tiny)
+    if n <= 5 * d:
+        return np.diag(variances**-0.5)
+    values, vectors = np.linalg.eigh(np.cov(x.T).reshape(d, d))
+    floor = 1e-12 * max(float(values[-1]), float(variances.max()))
+    return np.asarray(vectors * np.maximum(values, floor) ** -0.5)
+
+
+def _some(x: Array, count: int) -> Array:
+    return x[:: max(1, -(-len(x) // count))]
+
+
+def far_target(estimated: Estimated) -> Findings:
+    """A note if every model is so far from the target that its draws are probably on another scale."""
+    joint = estimated.joint
+    errors = joint.standard_error
+    if not (joint.values > _FAR * errors).all() or not (errors > 0.0).all():
+        return Findings()
+    if min(_parts(estimated)) < _FAR_PART:
+        return Findings()
+    ratio = float((joint.values / errors).min())
+    return Findings(
+        (
+            f"every model is at least {ratio:.0f} standard errors from the target: the draws may be on another scale "
+            "than the density; give the unconstrained parameters, such as log sigma for sigma",
+        )
+    )
+
+
+def _parts(estimated: Estimated) -> list[float]:
+    """KSD² of each model, as a part of the mean of its Stein kernel at equal draws."""
+    data, kernel = estimated.plan.data, estimated.plan.estimate.kernel
+    kernel = kernel.kernels[0] if isinstance(kernel, Collection) else kernel
+    target = data.target
+    assert target is not None  # noqa: S101  (checked by the caller)
+    parts = []
+    for name, value in zip(estimated.joint.names, estimated.joint.values, strict=True):
+        draws = data.samples[data.copies.get(name, name)]
+        x = np.asarray(draws[:: max(1, -(-len(draws) // _FAR_DRAWS))])
+        rows = (x, target.raw_scores(x).astype(np.float64))
+        parts.append(float(value / PairKernel(kernel).stein_pairs(rows, rows).mean()))
+    return parts
+
+
+def check_clusters(compared: Compared) -> Findings:
+    """A note if the data of a comparison by KSD fall into clusters far apart."""
+    apart = separated_clusters(compared.plan.data.rows)
+    if apart is None:
+        return Findings()
+    small, steps = apart
+    note = (
+        f"the data fall into clusters ({100 * small:.0f}% and {100 * (1.0 - small):.0f}% of the rows, "
+        f"{steps:.0f} times further apart than neighbours), whose weights KSD hardly sees: a model with wrong weights "
+        "passes; compare the weights of the clusters by other means"
+    )
+    return Findings((note,))
+
+
+def check_symmetry(compared: Compared) -> Findings:
+    """A note on scores without log densities whose Jacobian is not symmetric.
+
+    Scores with log densities are compared with their gradients when the data are loaded.
+    """
+    data = compared.plan.data
+    rows = data.rows
+    densities = {repr(name): density for name, density in data.densities.items()}
+    if data.target is not None:
+        densities = {"reference": data.target}
+    own = {name: density for name, density in densities.items() if density.log_prob is None}
+    if not own or rows.shape[1] < 2 or len(rows) < 2:
+        return Findings()
+    probe = _Probe.at(np.asarray(rows[:: -(-len(rows) // _JACOBIANS)]))
+    wrong = [name for name, density in own.items() if not probe.may_be_gradient(density)]
+    if not wrong:
+        return Findings()
+    whose = "scores are" if len(wrong) > 1 else "score is"
+    note = (
+        f"{listed(wrong, quote=str)}: the {whose} the gradient of no log density (the Jacobian is not symmetric), so "
+        "KSD compares what no density has; relfit.check_score gives details"
+    )
+    return Findings((note,))
+
+
+@dataclass(frozen=True)
+class _Probe:
+    """Rows (n, d), and two random directions at each in units of the columns' spread."""
+
+    x: Array
+    v: Array
+    w: Array
+
+    @classmethod
+    def at(cls, x: Array) -> _Probe:
+        spread = x.std(axis=0)
+        scale = np.where(spread > 0.0, spread, 1.0)
+        v, w = np.random.default_rng(0).standard_normal((2, *x.shape)) * scale
+        return cls(x, v, w)
+
+    def may_be_gradient(self, density: Density) -> bool:
+        """Whether v·Jw = w·Jv at most rows, J being the Jacobian of the score."""
+        try:
+            with np.errstate(all="ignore"):
+                first = self._crossed(density, 1.0)
+                if first is None or _agree(first, np.zeros(len(self.x))):
+                    return True
+                second = self._crossed(density, 2.0)
+        except Exception:  # noqa: BLE001  (a function that accepts only the rows it was made for can raise anything)
+            return True
+        if second is None or not (np.isfinite(first).all() and np.isfinite(second).all()):
+            return True
+        return _agree(first, np.abs(first - second).max(axis=0))
+
+    def _crossed(self, density: Density, widen: float) -> Array | None:
+        """(2, n) v·Jw and w·Jv by central differences; None for scores in single precision."""
+        x, v, w = self.x, self.v, self.w
+        h = widen * np.finfo(float).eps ** (1.0 / 3.0)
+        scores = density.raw_scores(np.concatenate([x + h * w, x - h * w, x + h * v, x - h * v]))
+        if scores.dtype.itemsize < 8:
+            return None
+        ahead, behind, up, down = scores.reshape(4, *x.shape)
+        return np.stack([(v * (ahead - behind)).sum(axis=1), (w * (up - down)).sum(axis=1)]) / (2.0 * h)
+
+
+def _agree(values: Array, change: Array) -> bool:
+    """Whether the two rows of values (2, n) agree in most places, but for how much they `change` with the step (n,)."""
+    size = float(np.sqrt(np.square(values).mean()))
+    allowed = _ASYMMETRIC * size + 10.0 * np.maximum(change, np.median(change))
+    return bool((np.abs(values[0] - values[1]) <= allowed).mean() >= 0.5)
+
+
+def likelihood_at_hand(compared: Compared) -> Findings:
+    """A note if KSD was the default, left a model undecided, and all densities are normalised."""
+    plan = compared.plan
+    densities = plan.data.densities
+    if compared.asked != "auto" or plan.measure != "ksd":
+        return Findings()
+    undecided = int((~compared.decision.worse).sum()) > 1
+    normalised = all(density.normalised for density in densities.values())
+    known = any(_LIKELIHOOD in note for note in plan.notes)
+    if not undecided or not normalised or known:
+        return Findings()
+    return Findings(
+        (f"all densities are normalised: {_LIKELIHOOD} can compare them too, and may decide what KSD leaves open",)
+    )
