@@ -20,7 +20,7 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 VECLIB_
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo reproduce test test-all test-core pytest pytest-all slow mutants lint lint-ruff lint-format lint-types lint-house bench bench-gpu calibrate calibrate-estimators calibrate-coverage kernels fuzz proofs chaos soak clean docs notebooks pages package new-user
+.PHONY: help demo reproduce test test-all test-core pytest pytest-all slow mutants lint lint-ruff lint-format lint-types lint-layers bench bench-gpu calibrate calibrate-estimators calibrate-coverage kernels fuzz proofs chaos soak clean docs notebooks pages package new-user
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,7 +51,7 @@ slow: $(DEV) ## time every test and write the slowest 200 into tests/slow.txt (2
 mutants: $(DEV) ## change sixty constants, one at a time, and see which tests notice, for docs/evidence/mutants.md (long)
 	nice -n 15 $(BIN)/python -m tools.mutants --docs docs/evidence/mutants.md
 
-lint: lint-ruff lint-format lint-types lint-house ## ruff, mypy and the shape of the package
+lint: lint-ruff lint-format lint-types lint-layers ## ruff, mypy and the shape of the package
 
 lint-ruff: $(DEV)
 	$(BIN)/ruff check
@@ -62,9 +62,9 @@ lint-format: $(DEV)
 lint-types: $(DEV)
 	$(BIN)/mypy
 
-lint-house: $(DEV)
+lint-layers: $(DEV)
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python scripts/house.py --check
+	$(BIN)/python scripts/check_layers.py --check
 
 bench-gpu: $(DEV) ## time relfit on a CUDA device, and check that every backend agrees there
 	mkdir -p build

@@ -1,18 +1,22 @@
-"""The size and the shape of the package: entries, files, lines, layers, cycles, and the files that a call runs through.
+"""The layers and the size of the package: wrong imports, cycles, tokens, long lines, files run through.
 
-python scripts/house.py             print the figures
-python scripts/house.py --check     fail on too many entries, a wrong import or a cycle (part of make lint)
-python scripts/house.py --picture   draw the rooms and their imports into docs/images/house.svg
+python scripts/check_layers.py             print the figures
+python scripts/check_layers.py --check     fail on a wrong import, a cycle or a long line (part of make lint)
+python scripts/check_layers.py --picture   draw the packages and their imports into docs/images/layers.svg
 
 Imports inside functions count, and those for type checkers.
 """
 
 import argparse
+import ast
+import io
 import sys
 import tempfile
+import tokenize
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import grimp
@@ -20,9 +24,10 @@ import grimp
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "relfit"
 MOST_ENTRIES = 16
-PICTURE = ROOT / "docs" / "images" / "house.svg"
-# What each room is for, as the picture says it.
-ROOMS = {
+LONGEST_LINE = 140
+PICTURE = ROOT / "docs" / "images" / "layers.svg"
+# What each package is for, as the picture says it.
+PACKAGES = {
     "cli": "one file a command",
     "monitor": "evidence at every look, its file",
     "paper": "the paper's problems and experiments",
@@ -42,7 +47,7 @@ ROOMS = {
 
 
 def layers() -> list[list[str]]:
-    """The rooms from top to bottom, as pyproject.toml has them."""
+    """The packages from top to bottom, as pyproject.toml lists them."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
         "contracts"
     ]
@@ -54,13 +59,13 @@ def imports() -> dict[str, set[str]]:
     """Every module of the package with the modules that it imports."""
     graph = grimp.build_graph("relfit", cache_dir=None)
     found = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
-    # The front door imports names only for type checkers; it loads them when they are used.
+    # relfit/__init__.py imports names only for type checkers; it loads them when they are used.
     found["relfit"] = set()
     return found
 
 
-def room(module: str) -> str:
-    """The room of a module: its first name below the package."""
+def package(module: str) -> str:
+    """The package of a module: its first name below relfit."""
     return [*module.split("."), ""][1]
 
 
@@ -93,12 +98,65 @@ def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
 
 
 def wrong_imports(graph: dict[str, set[str]]) -> Iterator[str]:
-    """Imports from a room above the module's own."""
+    """Imports from a package above the module's own."""
     height = {name: k for k, layer in enumerate(layers()) for name in layer}
     for module, names in graph.items():
         for name in names:
-            if room(module) in height and height.get(room(name), 99) < height[room(module)]:
+            if package(module) in height and height.get(package(name), 99) < height[package(module)]:
                 yield f"{module} imports {name}"
+
+
+# Tokens that are not code.
+_NO_CODE = {
+    tokenize.STRING,
+    tokenize.COMMENT,
+    tokenize.NEWLINE,
+    tokenize.NL,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENCODING,
+    tokenize.ENDMARKER,
+}
+
+
+@dataclass
+class Size:
+    """The size of some files in code tokens, which packing more on a line does not hide."""
+
+    files: int = 0
+    tokens: int = 0
+    code_lines: int = 0
+    assignments: int = 0
+    parallel_assignments: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.tokens:,} code tokens, {self.tokens / self.code_lines:.1f} a code line, "
+            f"{self.parallel_assignments / self.assignments:.1%} parallel assignments"
+        )
+
+
+def measure(files: list[Path]) -> tuple[Size, list[str]]:
+    """The size of these files, and the places of code lines that are too long."""
+    size = Size(len(files))
+    too_long = []
+    for path in files:
+        text = path.read_text(encoding="utf-8")
+        rows = set()
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type not in _NO_CODE:
+                size.tokens += 1
+                rows.add(token.start[0])
+        size.code_lines += len(rows)
+        lines = text.splitlines()
+        too_long += [f"{path.relative_to(ROOT)}:{row}" for row in sorted(rows) if len(lines[row - 1]) > LONGEST_LINE]
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Assign):
+                size.assignments += 1
+                size.parallel_assignments += isinstance(node.targets[0], ast.Tuple) and isinstance(
+                    node.value, ast.Tuple
+                )
+    return size, too_long
 
 
 def files_run_by(call: Callable[[], object]) -> set[str]:
@@ -149,12 +207,12 @@ def compare_to_page() -> set[str]:
 
 
 def picture(graph: dict[str, set[str]]) -> str:
-    """The rooms in their layers as SVG, with an arc for the imports between two rooms, thicker for more of them."""
+    """The packages in their layers as SVG, with an arc for the imports between two, thicker for more of them."""
     counts = Counter(
-        (room(module), room(name))
+        (package(module), package(name))
         for module, names in graph.items()
         for name in names
-        if room(module) in ROOMS and room(name) in ROOMS and room(module) != room(name)
+        if package(module) in PACKAGES and package(name) in PACKAGES and package(module) != package(name)
     )
     wide, high, gap = 700, 44, 16
     boxes, port = [], {}
@@ -162,12 +220,12 @@ def picture(graph: dict[str, set[str]]) -> str:
         width, top = (wide - 12 * (len(layer) - 1)) / len(layer), 8 + k * (high + gap)
         for place, name in enumerate(layer):
             x = 8 + place * (width + 12)
-            # Rooms of one layer have their ports below each other.
+            # Packages of one layer have their ports below each other.
             port[name] = top + high * (place + 1) / (len(layer) + 1)
             boxes.append(
                 f'<rect x="{x:.0f}" y="{top}" width="{width:.0f}" height="{high}" rx="5"/>'
                 f'<text x="{x + 10:.0f}" y="{top + 18}" class="name">{name}</text>'
-                f'<text x="{x + 10:.0f}" y="{top + 35}">{ROOMS[name]}</text>'
+                f'<text x="{x + 10:.0f}" y="{top + 35}">{PACKAGES[name]}</text>'
                 f'<text x="{x + width - 10:.0f}" y="{top + 18}" class="size">{_size(name)}</text>'
             )
     arcs = []
@@ -183,14 +241,14 @@ def picture(graph: dict[str, set[str]]) -> str:
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 960 {len(layers()) * (high + gap)}" role="img" '
-        f'aria-label="The rooms of relfit in their layers, and which of them import which"><style>{style}</style>\n'
+        f'aria-label="The packages of relfit in their layers, and which of them import which"><style>{style}</style>\n'
         + "\n".join([*arcs, *boxes])
         + "\n</svg>\n"
     )
 
 
 def _size(name: str) -> str:
-    """The size of a room, roughly: the exact figures are printed."""
+    """The size of a package, roughly: the exact figures are printed."""
     files = sorted((PACKAGE / name).rglob("*.py")) or [PACKAGE / f"{name}.py"]
     lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files)
     return f"{len(files)} file{'s' if len(files) > 1 else ''}, {round(lines, -2):,} lines"
@@ -198,23 +256,26 @@ def _size(name: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="fail on too many entries, a wrong import or a cycle")
-    parser.add_argument("--picture", action="store_true", help="write docs/images/house.svg")
+    parser.add_argument("--check", action="store_true", help="fail on a wrong import, a cycle or a long line")
+    parser.add_argument("--picture", action="store_true", help="write docs/images/layers.svg")
     arguments = parser.parse_args()
     graph = imports()
     entries = sorted(p.name for p in PACKAGE.iterdir() if not p.name.startswith("__"))
     files = sorted(PACKAGE.rglob("*.py"))
-    circles, wrong = cycles(graph), list(wrong_imports(graph))
-    lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files)
-    print(f"{len(entries)} entries, {len(files)} files, {lines} lines, {len(layers())} layers, {len(circles)} cycles")
+    circles = cycles(graph)
+    wrong = list(wrong_imports(graph))
+    size, too_long = measure(files)
+    print(f"{len(entries)} entries, {len(files)} files, {size}, {len(layers())} layers, {len(circles)} cycles")
     for circle in circles:
         print("cycle:", ", ".join(circle))
     for line in wrong:
         print("wrong import:", line)
+    for place in too_long:
+        print(f"more than {LONGEST_LINE} characters:", place)
     if arguments.picture:
         PICTURE.write_text(picture(graph), encoding="utf-8")
     if arguments.check or arguments.picture:
-        return int(bool(circles or wrong or len(entries) > MOST_ENTRIES))
+        return int(bool(circles or wrong or too_long or len(entries) > MOST_ENTRIES))
     print(f"a plain compare runs through {len(plain_compare())} files, compare --html through {len(compare_to_page())}")
     return 0
 
