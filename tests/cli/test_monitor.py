@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from relfit.cli import main
-from relfit.cli.monitor import finish
+from relfit.cli.monitor import conclude_monitor
 from relfit.monitor import Monitor
 from relfit.util.errors import InputError
 
@@ -164,7 +164,7 @@ def test_doubts_are_an_error_after_everything_was_written(days, capsys):
     }
     run(capsys, "monitor", "add", "day0.csv", "--item", "id", "--higher-is-better")
     with Monitor.open("gate.sqlite") as monitor, pytest.raises(InputError, match="gate: 0 and 5 shots"):
-        finish(monitor, params, doubts=("0 and 5 shots",))
+        conclude_monitor(monitor, params, doubts=("0 and 5 shots",))
     assert "can be the best" in capsys.readouterr().out
     assert json.loads(Path("r.json").read_text(encoding="utf-8"))["gate"]["verdict"] == "error"
     assert "Gate without an answer: 0 and 5 shots." in Path("r.html").read_text(encoding="utf-8")

@@ -12,21 +12,19 @@ import numpy as np
 
 from relfit.api import compare, compare_pair
 from relfit.cli import options
-from relfit.cli.conclude import (
+from relfit.cli.inputs import ITEMS, REFERENCE, check_inputs, named_models, read_inputs, read_items
+from relfit.cli.outputs import (
     GATE_REQUIRE,
     SHOW,
     check_files,
     check_gate,
     conclude,
+    finish,
     gate_options,
-    gate_status,
-    say_gate,
+    recorded_command,
+    valid_text,
     worded,
-    write_result,
 )
-from relfit.cli.inputs import check_inputs, named_models, read_inputs
-from relfit.cli.outputs import check_outputs, say, say_written, typed_command, valid_text
-from relfit.cli.report import ITEMS, REFERENCE, read_items, without_outputs
 from relfit.cli.sections import HTML, JSON, TITLE, SectionedCommand, opt, section
 from relfit.cli.workers import running
 from relfit.data.files import SUFFIXES
@@ -56,9 +54,7 @@ from relfit.util.text import listed
 @section("Test", options.TEST, options.ALPHA, options.MARGIN, options.CORRECTION, options.SELECT_FRACTION)
 @gate_options
 @options.data_options
-def compare_command(
-    reference: str, models: Sequence[str], json_path: str | None, html_path: str | None, **params: Any
-) -> int:
+def compare_command(reference: str, models: Sequence[str], **params: Any) -> int:
     """Decide which MODELs are worse than the best one.
 
     REFERENCE holds the data, each MODEL a sample of that model, one row per item: SUFFIXES; file.npz:name is one of
@@ -74,8 +70,8 @@ def compare_command(
     named = named_models(models, params["name"])
     check_inputs(reference, models)
     check_gate(params, named)
-    check_files(params, json_path, html_path, checkpoint=params["checkpoint"])
-    _check_items(html_path, params)
+    check_files(params)
+    _check_items(params)
     items = read_items(params["items"], params["field"], {REFERENCE: reference, **named})
     test = options.select_test(params["test"], params["select_fraction"])
     inputs = read_inputs(reference, named, params)
@@ -85,12 +81,11 @@ def compare_command(
     with running(params) as executor:
         settings = {"test": test, "correction": params["correction"], **options.comparing_options(params, executor)}
         result = compare(inputs.reference, inputs.models, groups=inputs.groups, **settings)
-    command = typed_command()
-    recorded = None if command is None else tuple(without_outputs(command))
+    warnings = (*inputs.notes, *result.warnings)
     named_as = valid_text(Path(reference).name)
-    result = replace(result, warnings=(*inputs.notes, *result.warnings), command=recorded, reference=named_as)
+    result = replace(result, warnings=warnings, command=recorded_command(), reference=named_as)
     with computing(memory=params["memory"]):
-        return conclude(result, params, json_path, html_path, data=(inputs.reference, inputs.models), items=items)
+        return conclude(result, params, data=(inputs.reference, inputs.models), items=items)
 
 
 compare_command.help = str(compare_command.help).replace("SUFFIXES", listed(SUFFIXES, "or", most=99, quote=str))
@@ -118,19 +113,18 @@ compare_command.help = str(compare_command.help).replace("SUFFIXES", listed(SUFF
     GATE_REQUIRE,
 )
 @options.data_options
-def pair_command(reference: str, a: str, b: str, json_path: str | None, **params: Any) -> int:
+def pair_command(reference: str, a: str, b: str, **params: Any) -> int:
     """Test whether model A is worse than model B.
 
     The hypothesis is fixed before the data are seen: "A is no worse than B".
     """
     from relfit.report.gate import judge_pair
-    from relfit.results.text import styled
 
     if params["require"] is not None and not params["gate"]:
         raise InputError("--gate-require: expected together with --gate")
     named = named_models([a, b], params["name"])
     check_inputs(reference, [a, b])
-    check_outputs({"--json": json_path, "--checkpoint": params["checkpoint"]})
+    check_files(params)
     inputs = read_inputs(reference, named, params)
     with running(params) as executor:
         settings = {"test": params["test"], "groups": inputs.groups, **options.comparing_options(params, executor)}
@@ -138,15 +132,10 @@ def pair_command(reference: str, a: str, b: str, json_path: str | None, **params
     warnings = worded((*inputs.notes, *result.warnings))
     result = replace(result, warnings=warnings, doubts=worded(result.doubts))
     gate = judge_pair(result, require=params["require"]) if params["gate"] else None
-    quiet = write_result(result, gate, json_path)
-    if not quiet:
-        say(styled(result))
-        say_written(Result=json_path)
-    say_gate(gate, quiet)
-    return gate_status(gate)
+    return finish(result, params, gate)
 
 
-def _check_items(html_path: str | None, params: dict[str, Any]) -> None:
+def _check_items(params: dict[str, Any]) -> None:
     """Refuse --items where the rows behind them are not shown, or not known."""
-    if params["items"] and (html_path is None or params["rows"] is not None):
+    if params["items"] and (params["html_path"] is None or params["rows"] is not None):
         raise InputError("--items: expected with --html and without --rows, which would mix up rows and items")

@@ -11,13 +11,21 @@ import numpy as np
 
 from relfit.api import compare_losses
 from relfit.cli import options
-from relfit.cli.conclude import SHOW, check_files, check_gate, conclude, gate_options
 from relfit.cli.inputs import read_runs
 from relfit.cli.losses import LARGEST_MISSING
-from relfit.cli.monitor import BOUNDS, finish, race
-from relfit.cli.outputs import say, typed_command, valid_text
-from relfit.cli.report import without_outputs
-from relfit.cli.sections import DIRECTION, HTML, JSON, SEED, TITLE, SectionedCommand, in_options, opt, section
+from relfit.cli.monitor import BOUNDS, conclude_monitor, race
+from relfit.cli.outputs import (
+    SHOW,
+    check_files,
+    check_gate,
+    conclude,
+    gate_options,
+    recorded_command,
+    say,
+    valid_text,
+    worded,
+)
+from relfit.cli.sections import DIRECTION, HTML, JSON, SEED, TITLE, SectionedCommand, opt, section
 from relfit.data.evals import RUNS, Evals
 from relfit.data.evals.settings import SETTINGS
 from relfit.data.losses import missing_doubt
@@ -90,7 +98,7 @@ CORRECTION = "stepdown"
     BOUNDS,
 )
 @gate_options
-def evals_command(paths: Sequence[str], json_path: str | None, html_path: str | None, **params: Any) -> int:
+def evals_command(paths: Sequence[str], **params: Any) -> int:
     """Decide from evaluation logs which models are worse than the best one.
 
     RUNS are log files, or folders that hold them, of lm-evaluation-harness (--log_samples), Inspect, HELM or
@@ -101,7 +109,7 @@ def evals_command(paths: Sequence[str], json_path: str | None, html_path: str | 
         raise InputError(f"--name: expected one for each of the {len(paths)} RUNS, got {len(names)}")
     if len(set(names)) < len(names):
         raise InputError("--name: expected different names, got one of them twice")
-    check_files(params, json_path, html_path)
+    check_files(params)
     named: Any = dict(zip(map(valid_text, names), paths, strict=True)) if names else paths
     evals = read_runs(named, params)
     if len(evals.models) < 2:
@@ -109,13 +117,12 @@ def evals_command(paths: Sequence[str], json_path: str | None, html_path: str | 
         raise InputError(f"RUNS: expected runs of at least two models, got one ({evals.models[0]!r}){why}")
     check_gate(params, evals.models)
     if params["sequential"]:
-        return _sequential(evals, {**params, "json_path": json_path, "html_path": html_path})
+        return _sequential(evals, params)
     if params["bounds"] is not None:
         raise InputError("--bounds: belongs to --sequential; leave it out")
     criteria = {key: params[key] for key in ("higher_is_better", "max_missing", "alpha", "margin", "correction")}
-    result, command = compare_losses(evals, rng=params["seed"], **criteria), typed_command()
-    result = replace(result, command=None if command is None else tuple(without_outputs(command)))
-    return conclude(result, params, json_path, html_path, data=evals)
+    result = compare_losses(evals, rng=params["seed"], **criteria)
+    return conclude(replace(result, command=recorded_command()), params, data=evals)
 
 
 def _sequential(evals: Evals, params: Mapping[str, Any]) -> int:
@@ -128,10 +135,10 @@ def _sequential(evals: Evals, params: Mapping[str, Any]) -> int:
         evals = replace(evals, higher_is_better=params["higher_is_better"])
     lacking = missing_doubt(evals.models, np.isnan(evals.matrix()[1]), params["max_missing"])
     doubts = (*evals.doubts, *(() if lacking is None else (lacking,)))
-    for note in (*evals.notes, *(() if lacking is None else (lacking,))):
+    for note in worded((*evals.notes, *(() if lacking is None else (lacking,)))):
         if params["json_path"] != "-":
-            say(f"Note: {in_options(note, click.get_current_context().command)}")
+            say(f"Note: {note}")
     given = {} if params["bounds"] is None else {"bounds": params["bounds"]}
     monitor, sentence = race(evals, {**given, "alpha": params["alpha"]}, params["seed"])
     with monitor:
-        return finish(monitor, params, sentence, doubts)
+        return conclude_monitor(monitor, params, sentence, doubts)

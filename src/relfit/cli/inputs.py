@@ -16,9 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.cli.outputs import valid_text
+from relfit.cli.sections import opt
 from relfit.data.encode import Encode
 from relfit.data.evals import Evals, read_evals
-from relfit.data.files import SUFFIXES, FileRows, format_of, name_of, read_labels, read_names, read_rows, split_labels
+from relfit.data.files import (
+    SUFFIXES,
+    FileRows,
+    format_of,
+    name_of,
+    read_labels,
+    read_names,
+    read_rows,
+    split_key,
+    split_labels,
+)
 from relfit.data.files.base import NoSuchColumn, parse_columns
 from relfit.data.load import aligned
 from relfit.data.losses import LossTable, loss_table
@@ -34,6 +45,7 @@ from relfit.estimators.cost import (
 )
 from relfit.estimators.designs import DEFAULT_LAGS
 from relfit.util.errors import InputError
+from relfit.util.files import note_read
 from relfit.util.libraries import has_cuda, usable_cores
 from relfit.util.random import stream
 from relfit.util.streams import complain
@@ -45,6 +57,16 @@ LONG_RUN = 2.0
 SUGGESTED = 60.0
 # Options about a table of scores that the library has under the same names.
 _OF_TABLES = ("item", "model", "score", "stratum", "group", "columns", "drop", "transpose", "max_missing")
+REFERENCE = "reference"
+ITEMS = (
+    opt(
+        "--items NAME=SOURCE",
+        "Show in the report the images or texts that the rows of NAME, a model or reference, were made from; repeat it "
+        "for each.",
+        multiple=True,
+    ),
+    opt("--field FIELD", "With --items, the field of .jsonl files that holds the text."),
+)
 
 
 @dataclass(frozen=True)
@@ -312,3 +334,27 @@ def read_runs(paths: Any, params: Mapping[str, Any]) -> Evals:
     """The logs, read with these options."""
     which = {key: params[key] for key in ("metric", "filter", "runs", "allow_different")}
     return read_evals(paths, task=params["task"] or None, **which)
+
+
+def read_items(pairs: Sequence[str], field: str | None, files: Mapping[str, str]) -> dict[str, list[Any]] | None:
+    """NAME=SOURCE pairs as one image file or text per row; `files` says where each sample's rows came from.
+
+    Where `relfit features` left items out, the list of names beside the rows says which are there.
+    """
+    if not pairs:
+        return None
+    from relfit.features.sources import list_items
+
+    contents = {}
+    for pair in pairs:
+        name, separator, source = pair.partition("=")
+        if not separator or name not in files:
+            raise InputError(f"--items: expected NAME=SOURCE with the name of a model or {REFERENCE!r}, got {pair!r}")
+        images = Path(source).is_dir() and not any(Path(source).rglob("*.txt"))
+        items = {item.name: item.content for item in list_items(source, "images" if images else "text", field=field)}
+        rows = split_key(files[name])[0]
+        listed = rows.with_name(f"{rows.stem}.names.txt")
+        note_read(listed)
+        kept = listed.read_text(encoding="utf-8").splitlines() if listed.is_file() else list(items)
+        contents[name] = [items[item] for item in kept] if set(kept) <= set(items) else list(items.values())
+    return contents

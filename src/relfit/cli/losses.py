@@ -11,10 +11,8 @@ import click
 
 from relfit.api import compare_losses
 from relfit.cli import options
-from relfit.cli.conclude import SHOW, check_files, check_gate, conclude, gate_options
 from relfit.cli.inputs import read_scores
-from relfit.cli.outputs import typed_command, valid_text
-from relfit.cli.report import without_outputs
+from relfit.cli.outputs import SHOW, check_files, check_gate, conclude, gate_options, recorded_command, valid_text
 from relfit.cli.sections import AT_LEAST_0, DIRECTION, HTML, JSON, SEED, TITLE, SectionedCommand, opt, section
 from relfit.data.losses import MAX_MISSING
 from relfit.estimators.losses import DEPENDENCE
@@ -85,14 +83,14 @@ _TESTS = [name for name in TESTS if name not in options.SPLITTING]
 )
 @gate_options
 @section("Other options", SEED)
-def losses_command(table: str, json_path: str | None, html_path: str | None, **params: Any) -> int:
+def losses_command(table: str, **params: Any) -> int:
     """Decide which models are worse than the best one, from their scores on the same items.
 
     TABLE is a .csv, .tsv, .json, .jsonl, Parquet or Arrow file with a column for each model and a row for each item, or
     with --model and --score a row for each model and item. Items that some model has no score for are left out.
     Without --higher-is-better or --lower-is-better the name of the --score column must tell the direction.
     """
-    check_files(params, json_path, html_path)
+    check_files(params)
     if params["label"] is not None and params["model"] is None:
         raise InputError("--label: expected with --model and --score, in a table with a row for each model and item")
     scores = read_scores(table, params)
@@ -100,10 +98,8 @@ def losses_command(table: str, json_path: str | None, html_path: str | None, **p
     kept = ("higher_is_better", "dependence", "lags", "test", "correction", "alpha", "margin")
     settings = {name: params[name] for name in kept}
     result = compare_losses(scores, weights=_weights(params["weight"]), rng=params["seed"], **settings)
-    command = typed_command()
-    recorded = None if command is None else tuple(without_outputs(command))
-    result = replace(result, command=recorded, reference=valid_text(Path(table).name))
-    return conclude(result, params, json_path, html_path, data=scores)
+    result = replace(result, command=recorded_command(), reference=valid_text(Path(table).name))
+    return conclude(result, params, data=scores)
 
 
 def _weights(pairs: Sequence[str]) -> dict[str, float] | None:

@@ -9,8 +9,7 @@ from typing import Any
 import click
 import numpy as np
 
-from relfit.cli.conclude import GATE_REQUIRE, check_gate, gate_status, say_gate, write_result
-from relfit.cli.outputs import check_outputs, say, say_written
+from relfit.cli.outputs import GATE_REQUIRE, check_files, check_gate, finish, say
 from relfit.cli.sections import DIRECTION, HTML, JSON, SectionedCommand, opt, section
 from relfit.data.evals import Evals
 from relfit.data.losses import item_scores
@@ -82,7 +81,7 @@ def add_command(files: Sequence[str], state: str, **params: Any) -> int:
     Each FILE is a .csv, .tsv, .json, .jsonl, Parquet or Arrow file with a row for each item and a column for each
     model. If one of them is refused, nothing is counted.
     """
-    check_outputs({"--state": state, "--json": params["json_path"], "--html": params["html_path"]})
+    check_files({"state": state, **params})
     tables = [item_scores(file, params["item"], params["model"], params["score"]) for file in files]
     found = list(dict.fromkeys(name for _, scores in tables for name in scores))
     keys = [key for items, _ in tables for key in items]
@@ -98,7 +97,7 @@ def add_command(files: Sequence[str], state: str, **params: Any) -> int:
             for name in found
         }
         monitor.update(columns, items=keys)
-        return finish(monitor, params)
+        return conclude_monitor(monitor, params)
 
 
 @monitor_command.command("status", cls=SectionedCommand, epilog="\b\nExample:\n  relfit monitor status --gate new")
@@ -107,9 +106,9 @@ def add_command(files: Sequence[str], state: str, **params: Any) -> int:
 @GATE
 def status_command(state: str, **params: Any) -> int:
     """Say which models can be the best, after the items so far."""
-    check_outputs({"--state": state, "--json": params["json_path"]})
+    check_files({"state": state, **params})
     with Monitor.open(state) as monitor:
-        return finish(monitor, {**params, "html_path": None})
+        return conclude_monitor(monitor, params)
 
 
 @monitor_command.command(
@@ -120,9 +119,9 @@ def status_command(state: str, **params: Any) -> int:
 @GATE
 def report_command(state: str, **params: Any) -> int:
     """Write a page with the evidence and the confidence sequences over time, after a check of all items."""
-    check_outputs({"--state": state, "--html": params["html_path"]})
+    check_files({"state": state, **params})
     with Monitor.open(state) as monitor:
-        return finish(monitor, {**params, "json_path": None})
+        return conclude_monitor(monitor, {**params, "json_path": None})
 
 
 def _check(params: Mapping[str, Any], names: Sequence[str]) -> None:
@@ -166,29 +165,17 @@ def race(evals: Evals, given: Mapping[str, Any], seed: int) -> tuple[Monitor, st
     return monitor, f"One model is left after {items} of {len(keys)} items: {needed}."
 
 
-def finish(monitor: Monitor, params: Mapping[str, Any], sentence: str | None = None, doubts: Sequence[str] = ()) -> int:
+def conclude_monitor(
+    monitor: Monitor, params: Mapping[str, Any], sentence: str | None = None, doubts: Sequence[str] = ()
+) -> int:
     """Print and write what was asked for, and return the exit status; with `doubts` the gate is an error."""
     from relfit.monitor.gate import judge_monitor
-    from relfit.results.text import styled
 
-    html_path = params["html_path"]
-    json_path = params["json_path"]
     _check(params, monitor.names)
     result = monitor.result()
     gate = None
     if params["gate"] is not None:
         given = {key: params[key] for key in ("against", "margin", "require")}
         gate = judge_monitor(result, params["gate"], doubts=doubts, **given)
-    quiet = write_result(result, gate, json_path)
-    if not quiet:
-        say(styled(result))
-        if sentence is not None:
-            say(sentence)
-        say_written(Result=json_path)
-    say_gate(gate, quiet)
-    # The page comes last: if it fails, the verdict has been printed.
-    if html_path is not None:
-        monitor.report(html_path, gate=gate)
-        if not quiet:
-            say_written(Report=html_path)
-    return gate_status(gate)
+    shown = () if sentence is None else (sentence,)
+    return finish(result, params, gate, shown=shown, page=lambda path: monitor.report(path, gate=gate))

@@ -1,4 +1,4 @@
-"""What a command writes: standard output, files that are checked before the work begins, and the command itself."""
+"""What a command writes: files that are checked before the work begins, and the ending that all commands share."""
 
 from __future__ import annotations
 
@@ -6,19 +6,68 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 from rich.text import Text
 
+from relfit.cli.sections import STARTED, in_options, opt, section
 from relfit.data.files import split_key
 from relfit.util.errors import InputError
 from relfit.util.files import note_read, was_read, write_text_atomic
 from relfit.util.streams import complain, to_nowhere
-from relfit.util.text import visible
+from relfit.util.text import listed, visible
+
+if TYPE_CHECKING:
+    from relfit.report.gate import Gate
+    from relfit.results.comparison import Comparison
+    from relfit.results.serial import Record
+
+DONE = 0
+# The parameters that name files, and their options.
+_FILES = {
+    "state": "--state",
+    "json_path": "--json",
+    "html_path": "--html",
+    "junit_path": "--junit",
+    "markdown_path": "--markdown",
+    "checkpoint": "--checkpoint",
+}
+# Options that say what is written or shown, or where the work is done, and that change no number. A checkpoint is one
+# of them, because it would answer with the sums of the first run, and a file must not say which cluster to call.
+_FLAGS = ("--progress", "--no-progress", "--verbose", "--quiet")
+_WITH_VALUE = (
+    *("--json", "--html", "--junit", "--markdown", "--gate", "--gate-against", "--gate-require"),
+    *("--items", "--field", "--show", "--title", "--checkpoint", "--workers", "--cluster"),
+)
+SHOW = opt(
+    "--show",
+    "Also print the ranks that each model could have, or all pairs of models.",
+    choices=["ranks", "pairs"],
+    multiple=True,
+)
+GATE_REQUIRE = opt(
+    "--gate-require",
+    "With --gate, exit with status 3 unless the model is shown to be non-inferior, which needs a margin.",
+    dest="require",
+    choices=["non-inferior"],
+)
+gate_options = section(
+    "Gate for continuous integration",
+    opt(
+        "--gate NAME",
+        "Exit with status 1 if this model is worse than the best one (by more than --margin).",
+    ),
+    opt("--gate-against NAME", "With --gate, compare with this model instead of the best one.", dest="against"),
+    GATE_REQUIRE,
+    opt("--junit PATH", "Write JUnit XML with a test case for each model.", dest="junit_path"),
+    opt("--markdown PATH", "Write the answer and the table in Markdown, for a pull request.", dest="markdown_path"),
+)
 
 
 def check_outputs(paths: Mapping[str, str | None]) -> None:
@@ -53,6 +102,25 @@ def check_outputs(paths: Mapping[str, str | None]) -> None:
             f"relfit: warning: --html: {visible(page)} will hold HTML, which its ending does not show; "
             f"use {visible(better)}"
         )
+
+
+def check_files(params: Mapping[str, Any]) -> None:
+    """Refuse files that a command could not write."""
+    check_outputs({option: params.get(name) for name, option in _FILES.items()})
+
+
+def check_gate(params: Mapping[str, Any], names: Collection[str]) -> None:
+    """Refuse a gate on models that are not there."""
+    gate = params["gate"]
+    against = params["against"]
+    for option, value in (("--gate-against", against), ("--gate-require", params["require"])):
+        if value is not None and gate is None:
+            raise InputError(f"{option}: expected together with --gate NAME, the model that must not be worse")
+    if against is not None and against == gate:
+        raise InputError(f"--gate-against: expected another model than --gate, got {against!r} for both")
+    for option, name in (("--gate", gate), ("--gate-against", against)):
+        if name is not None and name not in names:
+            raise InputError(f"{option}: expected the name of a model ({listed(list(names), 'or')}), got {name!r}")
 
 
 def texts(value: Any) -> Iterator[str]:
@@ -103,6 +171,29 @@ def typed_command() -> list[str] | None:
     return [valid_text(argument) for argument in context.obj]
 
 
+def recorded_command() -> tuple[str, ...] | None:
+    """The command as a result records it."""
+    typed = typed_command()
+    return None if typed is None else tuple(without_outputs(typed))
+
+
+def without_outputs(arguments: Sequence[str]) -> list[str]:
+    """The command as typed, without what it writes and where the work is done."""
+    kept: list[str] = []
+    skip = False
+    for position, argument in enumerate(arguments):
+        if argument == "--":
+            return [*kept, *arguments[position:]]
+        name, equals, _ = argument.partition("=")
+        if skip:
+            skip = False
+        elif name in _WITH_VALUE:
+            skip = not equals
+        elif name not in _FLAGS:
+            kept.append(argument)
+    return kept
+
+
 def valid_text(argument: str) -> str:
     """The argument with "�" for bytes that are no text: a file name may have them, a result and a page may not."""
     return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
@@ -137,3 +228,90 @@ def _obstacle(target: Path) -> str | None:
             return None
     except OSError as error:
         return error.strerror or str(error)
+
+
+# ── the end of a command ─────────────────────────────────────────────────────────────────────────
+
+
+def conclude(result: Comparison, params: Mapping[str, Any], *, data: Any = None, items: Any = None) -> int:
+    """The end of a command with a comparison; the page shows `data` and `items`."""
+    from relfit.report.gate import ask, gate_markdown, junit_xml
+
+    result = replace(
+        result, warnings=worded(result.warnings), doubts=worded(result.doubts), leading=worded(result.leading)
+    )
+    gate = None
+    if params["gate"] is not None:
+        gate = ask(result, params["gate"], params["against"], require=params["require"])
+
+    def junit() -> str:
+        seconds = time.monotonic() - click.get_current_context().meta[STARTED]
+        return f'<?xml version="1.0" encoding="UTF-8"?>\n{junit_xml(result, gate, seconds)}\n'
+
+    def page(path: str) -> None:
+        command = shell_command(typed_command())
+        result.report(path, data, items=items, command=command, gate=gate, title=params["title"])
+
+    shown = [f"\n{result.ranks() if table == 'ranks' else result.pairs()}" for table in params["show"]]
+    files = {"JUnit": junit, "Markdown": lambda: gate_markdown(result, gate)}
+    return finish(result, params, gate, shown=shown, files=files, page=page)
+
+
+def finish(
+    result: Record,
+    params: Mapping[str, Any],
+    gate: Gate | None,
+    *,
+    shown: Iterable[str] = (),
+    files: Mapping[str, Callable[[], str]] | None = None,
+    page: Callable[[str], None] | None = None,
+) -> int:
+    """The end of every command with a result: table, files, gate, page, exit status.
+
+    `shown` is printed below the table. `files` are the texts of more files, and `page` writes the page to a path.
+    """
+    from relfit.results.serial import as_json
+    from relfit.results.text import styled
+
+    json_path = params["json_path"]
+    quiet = json_path == "-"
+    record = {} if gate is None else {"gate": gate.record()}
+    write_json(as_json({**result.to_dict(), **record}), json_path)
+    if not quiet:
+        say(styled(result))
+        for text in shown:
+            say(text)
+        say_written(Result=json_path)
+    for title, text_of in (files or {}).items():
+        path = params[f"{title.lower()}_path"]
+        if path is not None:
+            write_text_atomic(path, text_of())
+            if not quiet:
+                say_written(**{title: path})
+    say_gate(gate, quiet)
+    # The page comes last: if it fails, the verdict has been printed.
+    html_path = params.get("html_path")
+    if page is not None and html_path is not None:
+        page(html_path)
+        if not quiet:
+            say_written(Report=html_path)
+    if gate is not None and gate.verdict == "error":
+        raise InputError(gate.words)
+    return DONE if gate is None else gate.status
+
+
+def worded(notes: Iterable[str]) -> tuple[str, ...]:
+    """Notes of the library in the words of the running command."""
+    command = click.get_current_context().command
+    return tuple(in_options(note, command) for note in notes)
+
+
+def say_gate(gate: Gate | None, quiet: bool) -> None:
+    """Print the gate's sentence, one that fails to standard error."""
+    if gate is None or gate.verdict == "error":  # an error is raised once everything has been written
+        return
+    if gate.failed:
+        answer = gate.sentence.removeprefix("Gate failed: ").removeprefix("Gate ").removesuffix(".")
+        complain(f"relfit: gate: {answer}")
+    elif not quiet:
+        say(gate.sentence)

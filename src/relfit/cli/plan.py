@@ -11,9 +11,8 @@ import click
 
 from relfit.api import estimate, plan
 from relfit.cli import options
-from relfit.cli.conclude import worded
 from relfit.cli.inputs import named_models, read_inputs
-from relfit.cli.outputs import check_outputs, say, say_written, write_json
+from relfit.cli.outputs import check_outputs, say, say_written, worded, write_json
 from relfit.cli.sections import JSON, SectionedCommand, opt, section
 from relfit.kernels import NAMED
 from relfit.settings import DISCREPANCIES

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -11,19 +12,25 @@ from typing import Any
 import click
 import numpy as np
 
-from relfit.cli.inputs import named_models, names_object, read_inputs, read_runs, read_scores
-from relfit.cli.outputs import check_outputs, say, say_utf8, say_written, shell_command, texts
+from relfit.cli.inputs import (
+    ITEMS,
+    REFERENCE,
+    named_models,
+    names_object,
+    read_inputs,
+    read_items,
+    read_runs,
+    read_scores,
+)
+from relfit.cli.outputs import check_files, say, say_utf8, say_written, shell_command, texts, without_outputs
 from relfit.cli.sections import HTML, TITLE, SectionedCommand, opt, section
 from relfit.compute.memory import require_room
-from relfit.data.files import split_key
 from relfit.data.files.base import check_plain
-from relfit.features.sources import list_items
 from relfit.results.comparison import Comparison
 from relfit.util.errors import InputError
-from relfit.util.files import note_read, temporary_folder
+from relfit.util.files import temporary_folder
 from relfit.util.text import visible
 
-REFERENCE = "reference"
 # What --format prints; "text" is the table as compare prints it.
 FORMATS: dict[str, Callable[[Comparison], str]] = {
     "text": str,
@@ -33,28 +40,10 @@ FORMATS: dict[str, Callable[[Comparison], str]] = {
     "methods": Comparison.methods_text,
     "bibtex": lambda comparison: comparison.methods_text(cite="bibtex"),
 }
-ITEMS = (
-    opt(
-        "--items NAME=SOURCE",
-        "Show in the report the images or texts that the rows of NAME, a model or reference, were made from; repeat it "
-        "for each.",
-        multiple=True,
-    ),
-    opt("--field FIELD", "With --items, the field of .jsonl files that holds the text."),
-)
 AGREES, DIFFERS = 0, 1
 _REPEATABLE = ("compare", "losses")
-# Rounding on another machine may change a discrepancy by this fraction of the largest one, and a p-value by as much.
+# Rounding on another machine may change numbers by this fraction of the largest one of their field.
 ROUNDING = 1e-8
-# What the verdicts mean. A file in which one of these was changed by hand does not belong to its command.
-_SETTINGS = ("best", "alpha", "margin", "test", "correction", "measure")
-# Options that say what is written or shown, or where the work is done, and that change no number. A checkpoint is one
-# of them, because it would answer with the sums of the first run, and a file must not say which cluster to call.
-_FLAGS = ("--progress", "--no-progress", "--verbose", "--quiet")
-_WITH_VALUE = (
-    *("--json", "--html", "--junit", "--markdown", "--gate", "--gate-against", "--gate-require"),
-    *("--items", "--field", "--show", "--title", "--checkpoint", "--workers", "--cluster"),
-)
 # What a command that is read from a file may not ask for, as click names it.
 _FORBIDDEN = ("json_path", "html_path", "junit_path", "markdown_path", "checkpoint", "items", "workers", "cluster")
 
@@ -93,7 +82,7 @@ def report_command(
     With what was compared too, the page shows where models and data differ: the reference and the models in their
     order, the table of scores, or the logs.
     """
-    check_outputs({"--html": html_path})
+    check_files({"html_path": html_path})
     comparison = read_result(result)
     rows: Any = None
     if data and comparison.measure == "loss":
@@ -149,28 +138,6 @@ def read_result(path: str) -> Comparison:
         raise InputError(f"{path}: expected a result written by relfit compare --json ({error})") from None
 
 
-def read_items(pairs: Sequence[str], field: str | None, files: Mapping[str, str]) -> dict[str, list[Any]] | None:
-    """NAME=SOURCE pairs as one image file or text per row; `files` says where each sample's rows came from.
-
-    Where `relfit features` left items out, the list of names beside the rows says which are there.
-    """
-    if not pairs:
-        return None
-    contents = {}
-    for pair in pairs:
-        name, separator, source = pair.partition("=")
-        if not separator or name not in files:
-            raise InputError(f"--items: expected NAME=SOURCE with the name of a model or {REFERENCE!r}, got {pair!r}")
-        images = Path(source).is_dir() and not any(Path(source).rglob("*.txt"))
-        items = {item.name: item.content for item in list_items(source, "images" if images else "text", field=field)}
-        rows = split_key(files[name])[0]
-        listed = rows.with_name(f"{rows.stem}.names.txt")
-        note_read(listed)
-        kept = listed.read_text(encoding="utf-8").splitlines() if listed.is_file() else list(items)
-        contents[name] = [items[item] for item in kept] if set(kept) <= set(items) else list(items.values())
-    return contents
-
-
 @click.command("rerun", cls=SectionedCommand, epilog="\b\nExample:\n  relfit rerun result.json")
 @click.argument("result", metavar="RESULT.json")
 @section(
@@ -211,48 +178,45 @@ def rerun_command(context: click.Context, result: str, run_code: bool) -> int:
 
 
 def agreement(before: Comparison, after: Comparison) -> tuple[str, bool]:
-    """How two results of one command differ, in words, and True if settings, verdicts and rounded numbers agree."""
-    if before.to_json() == after.to_json():
+    """How the records of two results differ, in words, and True if they agree to rounding."""
+    then, now = before.to_dict(), after.to_dict()
+    versions = [
+        f"{name} was {version} and is {after.versions[name]}"
+        for name, version in before.versions.items()
+        if after.versions.get(name) not in (None, version)
+    ]
+    if then == now:
         return "Agrees: every number is the same.", True
-    words = {True: "worse", False: "not worse"}
-    pairs = zip(before.names, before.worse, after.worse, strict=True)
-    settings = _changes((name, repr(getattr(before, name)), repr(getattr(after, name))) for name in _SETTINGS)
-    verdicts = _changes((repr(name), words[bool(a)], words[bool(b)]) for name, a, b in pairs)
-    versions = _changes((name, before.versions.get(name), now) for name, now in after.versions.items())
-    # An infinite discrepancy stays one, or its verdict changes.
-    finite = np.isfinite(before.discrepancy) & np.isfinite(after.discrepancy)
-    scale = max(float(np.abs(before.discrepancy[finite]).max(initial=0.0)), float(before.standard_error.max()))
-    moved = float(np.abs(after.discrepancy - before.discrepancy)[finite].max(initial=0.0)) / (scale or 1.0)
-    pvalue = float(np.abs(after.pvalue - before.pvalue).max())
-    numbers = f"discrepancies differ by at most {moved:.2g} of the largest, p-values by at most {pvalue:.2g}"
-    same = not settings and not verdicts and moved <= ROUNDING and pvalue <= ROUNDING
-    # Those by other discrepancies, of a comparison by several.
-    others = [agreement(*both) for both in zip(before.also, after.also, strict=False)]
-    same = same and len(before.also) == len(after.also) and all(fine for _, fine in others)
-    settings += [sentence.rstrip(".") for sentence, fine in others if not fine]
-    head = "Agrees to rounding" if same else "Differs"
-    return f"{head}: {'; '.join([*settings, *verdicts, numbers, *versions])}.", same
+    moved = {name: _moved(then[name], now[name]) for name in then if name != "versions"}
+    changed = [
+        f"{name} was {_short(then[name])} and is {_short(now[name])}" for name, far in moved.items() if far > ROUNDING
+    ]
+    most = max(far for far in moved.values() if far < math.inf)
+    numbers = f"other numbers differ by at most {most:.2g} of the largest"
+    head = "Differs" if changed else "Agrees to rounding"
+    return f"{head}: {'; '.join([*changed, numbers, *versions])}.", not changed
 
 
-def _changes(pairs: Iterable[tuple[str, str | None, str | None]]) -> list[str]:
-    return [f"{name} was {before} and is {after}" for name, before, after in pairs if before != after]
+def _moved(before: Any, after: Any) -> float:
+    """How far two values are apart, in units of the largest number; infinite if they differ in anything else."""
+    if before == after:
+        return 0.0
+    if isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys():
+        return max(_moved(before[key], after[key]) for key in before)
+    try:
+        a, b = np.array(before, dtype=float), np.array(after, dtype=float)
+    except (TypeError, ValueError):
+        both = isinstance(before, list) and isinstance(after, list) and len(before) == len(after)
+        return max(map(_moved, before, after)) if both else math.inf
+    same = np.array(before).dtype != bool and a.shape == b.shape and (np.isfinite(a) == np.isfinite(b)).all()
+    finite = np.isfinite(a)
+    if not same or (a[~finite] != b[~finite]).any():
+        return math.inf
+    return float(np.abs(a - b)[finite].max(initial=0.0) / np.abs(a[finite]).max(initial=1e-300))
 
 
-def without_outputs(arguments: Sequence[str]) -> list[str]:
-    """The command as typed, without what it writes and where the work is done."""
-    kept: list[str] = []
-    skip = False
-    for position, argument in enumerate(arguments):
-        if argument == "--":
-            return [*kept, *arguments[position:]]
-        name, equals, _ = argument.partition("=")
-        if skip:
-            skip = False
-        elif name in _WITH_VALUE:
-            skip = not equals
-        elif name not in _FLAGS:
-            kept.append(argument)
-    return kept
+def _short(value: Any) -> str:
+    return f"{value!r:.60}"
 
 
 def _command(path: str, result: Comparison) -> list[str]:
