@@ -14,7 +14,7 @@ import pytest
 
 from relfit.cli import main
 from relfit.paper import chicago, data
-from relfit.paper.data import CACHE_VARIABLE, DataAbsent, DataOptions, download, parse, robberies
+from relfit.paper.data import CACHE_VARIABLE, DataOptions, download, parse, robberies
 from relfit.paper.reproduce import CATALOGUE, reproduce
 from relfit.util.errors import InputError
 
@@ -102,12 +102,6 @@ def test_download_in_pages_and_whole(portal, page, requests):
     assert all(query["$order"] == "id" for query in portal.queries[1:])  # pages of an unordered query may overlap
 
 
-def test_a_failure_of_the_server_is_tried_again(portal):
-    portal.script = [(503, b"", None), (429, b"", None)]
-    assert len(download(portal.url, pause=0.0)) == ROWS
-    assert len(portal.queries) == 4
-
-
 COUNT = (200, f'"count"\n"{ROWS + 1}"\n'.encode(), None)
 
 
@@ -134,17 +128,6 @@ def test_download_refuses_what_is_not_the_data(portal, script, words, requests):
     assert words in str(refusal.value)
     assert "\n" not in str(refusal.value)
     assert len(portal.queries) == requests
-
-
-def test_no_answer_at_all_is_one_line():
-    with pytest.raises(InputError, match="cannot download"):
-        download("http://127.0.0.1:9/none.csv", pause=0.0, timeout=1.0)
-
-
-def test_nothing_is_fetched_unless_asked_for(portal):
-    with pytest.raises(DataAbsent, match="--download"):
-        robberies(DataOptions(), silent)
-    assert portal.queries == []
 
 
 def test_downloaded_once_and_verified_afterwards(portal, cache):
@@ -186,11 +169,6 @@ def test_the_order_of_a_file_and_of_its_columns_does_not_matter(tmp_path):
 def test_a_file_that_is_not_the_data_is_refused(text, words):
     with pytest.raises(InputError, match=words):
         parse(text, "file")
-
-
-def test_a_file_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(InputError, match="--data: cannot read"):
-        robberies(DataOptions(data=tmp_path / "none.csv"), silent)
 
 
 def test_the_real_file(real_file):
@@ -268,19 +246,6 @@ def test_a_flow_is_trained_once_and_a_damaged_file_is_trained_again(tmp_path, mo
     assert len(list(tmp_path.glob("flow-*.pt"))) == 2
 
 
-def test_the_penalty_shrinks_the_weights(tmp_path):
-    pytest.importorskip("zuko")
-    rows = np.random.default_rng(0).normal(size=(300, 2))
-
-    def size(l2):
-        recipe = chicago.Flow(2, 2, l2, hidden=16, epochs=40, rate=1e-2, patience=40)
-        state = chicago.trained("flow", recipe, rows, tmp_path, silent).state_dict()
-        weights = [value for key, value in state.items() if key.startswith("transform") and key.endswith("weight")]
-        return sum(float((value**2).sum()) for value in weights)
-
-    assert size(1.0) < 0.5 * size(0.0)
-
-
 # --- the experiment
 
 
@@ -337,15 +302,6 @@ def _check_trial(setting, decisions):
     assert all(worse == (plain[model] <= 0.05 / 4) for model, worse in strict.items())
 
 
-def test_full_settings_are_the_papers():
-    settings = CATALOGUE["table2-chicago"].settings(False)
-    assert {(s["kernel"], s["n"]) for s in settings if s["flow"] == "MAF (5)"} == {("IMQ", 2000), ("Gaussian", 2000)}
-    assert CATALOGUE["table2-chicago"].trials[0] == 100
-    made, maf = (chicago.FULL.flows()[name] for name in ("MADE", "MAF (5)"))
-    assert (made.transforms, made.components, made.hidden) == (1, 0, 512)
-    assert (maf.transforms, maf.components, maf.hidden, maf.l2) == (5, 5, 512, 1e-2)
-
-
 def test_too_few_rows_are_refused(tmp_path, capsys):
     path = tmp_path / "few.csv"
     path.write_text("lon,lat\n-87.6,41.8\n")
@@ -353,12 +309,3 @@ def test_too_few_rows_are_refused(tmp_path, capsys):
     error = capsys.readouterr().err
     assert "expected 9000 rows or more" in error
     assert error.count("\n") == 1
-
-
-def test_command_without_data_says_how_to_get_them(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert main(["reproduce", "table2-chicago", "--quick"]) == 2
-    error = capsys.readouterr().err
-    assert "--download" in error
-    assert error.count("\n") == 1
-    assert not (tmp_path / "reproduction-quick").exists()

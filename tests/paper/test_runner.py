@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import io
 import json
 import os
 import signal
@@ -20,7 +19,7 @@ import pytest
 import relfit
 from relfit.paper import runner
 from relfit.paper.runner import Store, run_trials
-from relfit.util.errors import InputError, RelfitError
+from relfit.util.errors import RelfitError
 
 SETTINGS = [{"n": 10, "test": "relpsi"}, {"n": 20, "test": "relpsi"}]
 
@@ -126,20 +125,6 @@ def test_only_what_is_missing_is_run(store):
     assert again == [[{"value": 10}, {"value": 11}], [{"value": 20}, {"value": 21}]]
 
 
-def test_a_setting_given_twice_is_run_once(store):
-    executor = Inline()
-    first, second = run_trials(store, "e", [SETTINGS[0], dict(SETTINGS[0])], 1, value, executor=executor)
-    assert first == second == [{"value": 10}]
-    assert len(executor.batches) == 1
-
-
-def test_the_function_sees_the_setting_as_json_gives_it_back(store):
-    """The first run and a resumed one must not differ by tuples that became lists."""
-    seen = []
-    run_trials(store, "e", [{"grid": (1, 2)}], 1, lambda s, _: seen.append(s) or {}, executor=Inline(), progress=False)
-    assert seen == [{"grid": [1, 2]}]
-
-
 def test_executors_agree(tmp_path, trials):
     stores = [tmp_path / name for name in ("inline", "threads", "processes")]
     for path, executor in zip(stores, (Inline(), ThreadPoolExecutor(3), None), strict=True):
@@ -184,22 +169,6 @@ def test_two_at_a_time_and_never_more_than_the_window_in_flight(store, monkeypat
     assert Counting.most <= 3
 
 
-def test_short_trials_travel_together(store):
-    executor = Inline()
-    run_trials(store, "e", SETTINGS[:1], 3000, value, executor=executor, progress=False, window=1)
-    sizes = [len(seeds) for _, _, seeds in executor.batches]
-    assert sizes[0] == 1
-    assert max(sizes) == runner.MAX_BATCH
-    assert sum(sizes) == 3000
-
-
-def test_batch_size_fills_a_second():
-    assert runner._batch_size(None) == 1
-    assert runner._batch_size(10.0) == 1
-    assert runner._batch_size(0.1) == 10
-    assert runner._batch_size(0.0) == runner.MAX_BATCH
-
-
 # --- failures
 
 
@@ -224,23 +193,6 @@ def test_a_failed_trial_is_named_and_the_others_are_kept(store, monkeypatch):
     assert [len(each) for each in results] == [8, 8]
 
 
-def test_trials_under_way_when_one_fails_are_kept(store):
-    """Seed 0 fails once seed 1 has begun; seed 1 ends well after that."""
-    begun = threading.Event()
-
-    def trial(setting, seed):
-        if seed == 0:
-            begun.wait(10)
-            raise OSError("gone")
-        begun.set()
-        time.sleep(0.2)
-        return {}
-
-    with ThreadPoolExecutor(2) as executor, pytest.raises(RelfitError, match="seed 0"):
-        run_trials(store, "e", SETTINGS[:1], 2, trial, executor=executor, progress=False)
-    assert set(store.by_seed("e", SETTINGS[0])) == {1}
-
-
 @pytest.mark.parametrize("result", [{"p": float("nan")}, {"p": object()}, None])
 def test_a_result_that_is_not_json_fails_by_name(store, result):
     with pytest.raises(RelfitError, match="seed 0"):
@@ -251,17 +203,6 @@ def test_a_result_that_is_not_json_fails_by_name(store, result):
 def test_a_dead_worker_is_explained(store, trials):
     with pytest.raises(RelfitError, match="ended abruptly"):
         run_trials(store, "e", [{}], 2, trials.dies, progress=False)
-
-
-def test_a_local_function_is_refused_before_processes_start(store):
-    with pytest.raises(InputError, match="module-level"):
-        run_trials(store, "e", SETTINGS, 1, lambda s, _: {}, progress=False)
-
-
-@pytest.mark.parametrize("trials", [0, -1, []])
-def test_no_trials_is_refused(store, trials):
-    with pytest.raises(InputError, match="trials"):
-        run_trials(store, "e", SETTINGS, trials, value, executor=Inline())
 
 
 # --- interruption
@@ -278,21 +219,6 @@ def test_interrupt_keeps_finished_trials_and_says_how_to_resume(store, capsys):
     stored = len(set(store.by_seed("e", SETTINGS[0]))) + len(set(store.by_seed("e", SETTINGS[1])))
     assert 3 <= stored < 10
     assert len(run_trials(store, "e", SETTINGS, 5, value, executor=Inline())[1]) == 5
-
-
-def test_interrupt_while_a_result_is_being_stored_keeps_it(store, monkeypatch):
-    put_many, calls = store.put_many, []
-
-    def interrupted_once(*arguments):
-        calls.append(arguments)
-        if len(calls) == 1:
-            raise KeyboardInterrupt
-        put_many(*arguments)
-
-    monkeypatch.setattr(store, "put_many", interrupted_once)
-    with pytest.raises(KeyboardInterrupt):
-        run_trials(store, "e", SETTINGS, 5, value, executor=Inline(), progress=False, window=1)
-    assert set(store.by_seed("e", SETTINGS[0])) == {0}
 
 
 def start(tmp_path, name):
@@ -365,34 +291,3 @@ def test_progress_function_counts_what_was_stored_before(store):
     assert seen[-1] == (6, 6)
     assert seen[0] == (3, 6)
     assert seen == sorted(seen)
-
-
-def test_lines_where_stderr_is_no_terminal(store, capsys, monkeypatch):
-    run_trials(store, "e", SETTINGS, 3, value, executor=Inline(), window=1)
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("e: 6/6 trials")
-    monkeypatch.setattr(runner, "LINE_SECONDS", 0.0)
-    monkeypatch.setattr(runner, "_batch_size", lambda _: 1)
-    run_trials(store, "f", SETTINGS, 3, value, executor=Inline(), window=1)
-    lines = capsys.readouterr().err.splitlines()
-    assert [line.split()[1] for line in lines] == [f"{done}/6" for done in range(1, 7)]
-    assert "left" in lines[0]
-
-
-def test_silence(store, capsys):
-    run_trials(store, "e", SETTINGS, 3, value, executor=Inline(), progress=False)
-    assert capsys.readouterr() == ("", "")
-
-
-def test_bar_on_a_terminal(store, monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setenv("TERM", "xterm")
-    run_trials(store, "fig1", SETTINGS, 3, value, executor=Inline(), window=1)
-    assert "fig1" in terminal.getvalue()
-    assert "100%" in terminal.getvalue()

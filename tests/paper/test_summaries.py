@@ -17,12 +17,6 @@ def test_rate_by_hand():
     assert error == pytest.approx(math.sqrt(1 / 12))
 
 
-def test_rate_of_proportions_is_the_binomial_one():
-    mean, error = rate([True] * 30 + [False] * 70)
-    assert mean == pytest.approx(0.3)
-    assert error == pytest.approx(math.sqrt(0.3 * 0.7 / 99))
-
-
 def test_rate_of_few():
     assert rate([1]) == (1.0, math.inf)
     with pytest.raises(InputError, match="none"):

@@ -80,32 +80,7 @@ def test_rows_needed_is_enough_and_no_more():
         table1.draw(numbered(least - 1), 50, seed=0)
 
 
-def test_the_papers_sizes_differ_by_forty_faces():
-    """The paper: models 4 and 5 differ from the truth by 20 and 40 of 2000."""
-    assert [table1._counts(fraction, 2000)[0] for fraction in table1.MODELS.values()] == [
-        1000,
-        1200,
-        800,
-        1020,
-        1040,
-    ]
-
-
 # --- digits
-
-
-def test_generators_have_not_seen_the_pools_and_make_images():
-    source = table1.digits_source()
-    assert sum(map(len, source.real)) == 1400
-    assert min(map(len, source.real)) >= table1.rows_needed(max(table1.SIZES))
-    made = source.generate(1, 200, np.random.default_rng(0))
-    assert made.shape == (200, 64)
-    assert np.array_equal(made * 16.0, np.round(made * 16.0))
-    assert made.min() == 0.0
-    assert made.max() <= 1.0
-    # Images of 5 to 9 are nearer to the mean of their own group.
-    means = [group.mean(axis=0) for group in source.real]
-    assert np.linalg.norm(made.mean(axis=0) - means[1]) < 0.5 * np.linalg.norm(made.mean(axis=0) - means[0])
 
 
 def test_digits_quick_version(tmp_path):
@@ -151,14 +126,6 @@ def test_celeba_on_given_features(features, tmp_path):
     assert [str(check) for check in report.checks if not check.ok] == []
     assert "1.00 ± 0.00 (0.99)" in report.table
     assert str(features) not in (report.folder / "trials.csv").read_text(encoding="utf-8")
-
-
-def test_celeba_tells_other_features_apart(features):
-    first = table1.prepare_celeba(DataOptions(features=features), True, silent)
-    assert table1.prepare_celeba(DataOptions(features=features), True, silent) == first
-    rows = np.load(features / "gen_smile.npy")
-    np.save(features / "gen_smile.npy", rows + 1.0)
-    assert table1.prepare_celeba(DataOptions(features=features), True, silent) != first
 
 
 def _drop(folder):
@@ -211,22 +178,6 @@ def test_all_skips_what_has_no_data(tmp_path, monkeypatch, capsys):
     assert "Skipped table2-chicago: " in out
     assert "table1-digits ·" in out
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} - {"cache"} == {"table1-digits"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["table1-celeba"], "--features DIR"),
-        (["fig1-rbm", "--data", "x.csv"], "--data: fig1-rbm does not use it"),
-        (["table1-digits", "--download"], "--download: table1-digits does not use it"),
-    ],
-)
-def test_command_refuses_in_one_line(arguments, words, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert main(["reproduce", *arguments, "--quick"]) == 2
-    error = capsys.readouterr().err
-    assert words in error
-    assert error.count("\n") == 1
 
 
 def test_the_cache_is_where_the_platform_keeps_it():

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
-from scipy.stats import truncnorm as scipy_truncnorm
+from scipy.special import log_ndtr, ndtri
 
 from relfit.stats import truncnorm as tn
 
@@ -95,23 +94,6 @@ def mp_log_mass(a, b):
         return mp.log(mp_mass(a, b) / 2)
 
 
-def mp_log_mass_by_quadrature(a, b):
-    """The same by quadrature of exp(−(u² − c²)/2) from the end c nearest to 0, on pieces that double in
-    length, in units of the whole (the quadrature stops on an absolute error); what lies beyond an exponent of
-    300 is left out."""
-    with mp.workdps(50):
-        a, b = mp.mpf(a), mp.mpf(b)
-        if b <= 0:
-            a, b = -b, -a
-        c, first = max(a, mp.mpf(0)), 1 / (1 + abs(a))
-        end = min(b - c, mp.sqrt(c * c + 600) - c)
-        cuts = [0] + [first * 2**j / end for j in range(60) if first * 2**j < end] + [1]
-        total = end * mp.quad(lambda u: mp.exp(-u * end * (c + u * end / 2)), cuts)
-        if a < 0:
-            total += mp.exp(mp_log_mass_by_quadrature(0, -a)) * mp.sqrt(2 * mp.pi)
-        return -c * c / 2 + mp.log(total) - mp.log(2 * mp.pi) / 2
-
-
 def error(got, want):
     return float(abs(mp.mpf(float(got)) - want))
 
@@ -151,31 +133,12 @@ def random_points(n, seed):
 # ------------------------------------------------------------------------------ accuracy
 
 
-def test_two_references_agree():
-    """erf/erfc differences and quadrature, two independent ways, to 30 digits on 60 hard intervals."""
-    _, a, b = random_points(60, seed=11)
-    extra = [(1e3, ulp_up(1e3)), (-1e3, 1e3), (999.0, INF), (-INF, -1e3), (0.0, 5e-324), (-3.0, 1e-12)]
-    for low, high in [*zip(a.tolist(), b.tolist(), strict=True), *extra]:
-        one, other = mp_log_mass(low, high), mp_log_mass_by_quadrature(low, high)
-        assert abs(one - other) <= mp.mpf("1e-30") * (1 + abs(one)), (low, high)
-
-
 def test_log_sf_and_log_cdf_on_six_thousand_points():
     t, a, b = random_points(6000, seed=1)
     upper, lower = strict(log_sf, t, a, b), strict(log_cdf, t, a, b)
     for row in zip(t.tolist(), a.tolist(), b.tolist(), upper, lower, strict=True):
         assert_close(row[3], mp_log_sf(*row[:3]), row)
         assert_close(row[4], mp_log_sf(-row[0], -row[2], -row[1]), row)
-
-
-def test_log_sf_keeps_relative_accuracy_near_one():
-    """Where p is within 1e−300 of 1, log p ≈ −(1 − p) itself is right to 12 digits."""
-    t, a, b = random_points(3000, seed=2)
-    got = strict(log_sf, t, a, b)
-    near_one = (got < -1e-300) & (got > -1e-3)
-    assert near_one.sum() > 400
-    for row in zip(t[near_one], a[near_one], b[near_one], got[near_one], strict=True):
-        assert_close(row[3], mp_log_sf(*row[:3]), row, absolute=0.0, relative=1e-12)
 
 
 def test_log_mass_on_two_thousand_intervals():
@@ -209,12 +172,6 @@ def test_half_line_above_zero(t):
     assert strict(log_sf, t, 0.0, INF) == pytest.approx(math.log(2) + log_ndtr(-t), rel=4e-15, abs=1e-15)
 
 
-@pytest.mark.parametrize("t", [-1e-3, -0.5, -3.0])
-def test_half_line_below_zero(t):
-    """P(Z > t | Z < 0) = (½ − Φ(t))/½ = 1 − 2Φ(t)."""
-    assert strict(log_sf, t, -INF, 0.0) == pytest.approx(math.log1p(-2 * ndtr(t)), rel=1e-12)
-
-
 @pytest.mark.parametrize("alpha", [0.2, 0.05, 1e-3, 1e-9])
 def test_thresholds_for_two_models(alpha):
     """[0, ∞): 2(1 − Φ(t/σ)) = α gives t = σΦ⁻¹(1 − α/2). (−∞, 0]: 1 − 2Φ(t/σ) = α gives t = σΦ⁻¹(½ − α/2)."""
@@ -223,12 +180,6 @@ def test_thresholds_for_two_models(alpha):
     below = strict(tn.selective_threshold, alpha, sigma, -INF, 0.0)
     assert above == pytest.approx(-sigma * ndtri(alpha / 2), rel=1e-13)
     assert below == pytest.approx(sigma * ndtri(0.5 - alpha / 2), rel=1e-7, abs=1e-15)
-
-
-@pytest.mark.parametrize("half", [1e-300, 1e-9, 1.0, 30.0, INF])
-def test_symmetric_interval_at_its_centre(half):
-    """(−h, h) at t = 0 has p = ½."""
-    assert strict(log_sf, 0.0, -half, half) == pytest.approx(-math.log(2), rel=1e-15)
 
 
 def test_narrow_interval_at_zero_is_uniform():
@@ -242,21 +193,6 @@ def test_far_tail_is_exponential():
     a = 2.0**20
     got = strict(log_sf, a + 2.0**-20, a, INF)
     assert got == pytest.approx(-1 - 2.0**-41 - 2.0**-40, rel=0, abs=2e-15)
-
-
-def test_no_truncation_is_the_normal():
-    t = np.linspace(-37, 300, 200)
-    np.testing.assert_allclose(strict(log_sf, t, -INF, INF), log_ndtr(-t), rtol=2e-12)
-    np.testing.assert_allclose(strict(log_cdf, -t, -INF, INF), log_ndtr(-t), rtol=2e-12)
-
-
-def test_scipy_agrees_where_it_is_accurate():
-    """An independent implementation, on intervals of moderate size and width."""
-    rng = np.random.default_rng(6)
-    a = rng.uniform(-4, 3, 500)
-    b = a + rng.uniform(0.3, 5, 500)
-    t = a + rng.uniform(0.05, 0.95, 500) * (b - a)
-    np.testing.assert_allclose(strict(log_sf, t, a, b), scipy_truncnorm.logsf(t, a, b), rtol=1e-9)
 
 
 # ------------------------------------------------------------------------------ conventions and shapes
@@ -372,12 +308,6 @@ def test_quantile_brackets_its_probability(log_q):
     assert np.all(strict(log_sf, ulp_up(x), a, b) <= log_q + 1e-10)
 
 
-def test_quantile_without_truncation():
-    log_q = -np.concatenate([np.geomspace(1e-12, 1e5, 60)])
-    got = strict(isf, log_q, -INF, INF)
-    np.testing.assert_allclose(got, -ndtri_exp(log_q), rtol=1e-9, atol=1e-12)
-
-
 def test_quantile_ends():
     assert strict(isf, 0.0, -INF, 3.0) == -INF
     assert strict(isf, 0.0, 1.0, 3.0) == 1.0
@@ -428,26 +358,6 @@ def test_interval_ends_solve_the_pivot():
             assert error(math.log(p), got) <= 1e-10 + 4e-16 * (abs(mean) + abs(row[0])) * slope, (row, mean)
 
 
-@pytest.mark.parametrize("limits", [(0.0, INF), (0.4, 1.1), (0.7, 0.7 + 1e-6), (-INF, 2.0)])
-def test_lower_bound_is_positive_when_the_test_rejects(limits):
-    """Duality: the bound at level 1 − α exceeds 0 exactly when p < α."""
-    for share in np.linspace(0.02, 0.98, 25):
-        low, high = max(limits[0], -4.0), min(limits[1], 4.0)
-        t = low + share * (high - low)
-        p = math.exp(strict(tn.selective_log_pvalue, t, 0.5, *limits))
-        assert (strict(tn.selective_lower_bound, t, 0.5, *limits, 0.95) > 0.0) == (p < 0.05)
-
-
-@laws
-@given(st.lists(st.floats(-40, 40), min_size=3, max_size=3, unique=True), st.floats(-40, 40), st.floats(0, 5))
-def test_pivot_increases_with_the_mean(three, mean, step):
-    a, t, b = sorted(three)
-    before = strict(log_sf, t - mean, a - mean, b - mean)
-    after = strict(log_sf, t - mean - step, a - mean - step, b - mean - step)
-    assume(min(t - a, b - t) > 1e-3)
-    assert before <= after + 1e-9 + 1e-12 * abs(after)
-
-
 def test_no_finite_bound():
     """t on a limit or zero width carries no information on the mean; nor does an interval of level 1."""
     for t, lower, upper in [(0.0, 0.0, 1.0), (1.0, 0.0, 1.0), (2.0, 2.0, 2.0), (5.0, 0.0, 1.0)]:
@@ -456,16 +366,3 @@ def test_no_finite_bound():
     assert strict(interval, 0.5, 1.0, 0.0, 1.0, 1.0) == (-INF, INF)
     lo, hi = strict(interval, 0.5, 1.0, 0.0, 1.0, 0.0)
     assert lo == pytest.approx(hi, abs=1e-13) == pytest.approx(0.5, abs=1e-13)
-
-
-@pytest.mark.parametrize(("mean", "lower", "upper"), [(0.7, 0.0, INF), (-1.0, 0.2, 1.5)])
-def test_interval_covers_the_mean(mean, lower, upper):
-    """N(μ, 1) truncated by rejection: each side misses with probability 0.1, within 3.5 standard errors."""
-    rng = np.random.default_rng(14)
-    draws = rng.normal(mean, 1.0, 30000)
-    draws = draws[(draws > lower) & (draws < upper)][:1500]
-    assert draws.size == 1500
-    ends = np.array([strict(interval, t, 1.0, lower, upper, 0.8) for t in draws])
-    allowed = 3.5 * math.sqrt(0.1 * 0.9 / draws.size)
-    assert abs(np.mean(ends[:, 0] > mean) - 0.1) < allowed
-    assert abs(np.mean(ends[:, 1] < mean) - 0.1) < allowed

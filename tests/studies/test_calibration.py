@@ -5,13 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from relfit import JointEstimate, compare, estimate
-from relfit.stats.maxt import seeded
+from relfit import JointEstimate, compare
 from relfit.stats.tests.carve import carve
 from studies.calibration import levels, negative, order, pages, power, variants
 from studies.calibration.cases import CASES, case, located
-from studies.calibration.verdicts import CLAIMS, from_estimate, verdicts
-from studies.problems import signed_axes
+from studies.calibration.verdicts import CLAIMS, verdicts
 from studies.study import ALPHA
 
 COPIED = {"problem": "copy", "measure": "mmd", "estimator": "complete", "n": 40}
@@ -37,14 +35,6 @@ def test_verdicts_from_a_shared_estimate_are_those_of_compare(setting):
         assert found[label] == [name for name, worse in zip(result.names, result.worse, strict=True) if worse], label
 
 
-def test_naive_argmin_declares_all_but_the_lowest():
-    own = case("meanshift-l10")
-    reference, models = own.candidates("mmd", 40, 1)
-    joint = estimate(reference, models, rng=1)
-    lowest = joint.names[int(joint.values.argmin())]
-    assert from_estimate(joint, 1)["naive argmin"] == [name for name in joint.names if name != lowest]
-
-
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_every_case_names_its_models_truly(name):
     own = case(name)
@@ -55,14 +45,6 @@ def test_every_case_names_its_models_truly(name):
     assert reference.shape == (30, own.dim)
     again = own.candidates("mmd", 30, 0)[1]
     assert all(np.array_equal(models[key], again[key]) for key in models)
-
-
-def test_means_of_one_length_are_tied_and_longer_ones_worse():
-    """Lengths .25 and 1: only the first is best. Ten of length .5: all are."""
-    assert case("far-best").best == {"P1"}
-    assert len(case("far-best").worse) == 9
-    assert len(located(signed_axes(10, 5, 0.5), 2.0).best) == 10
-    assert case("tied-l50").worse == frozenset()
 
 
 @pytest.mark.parametrize("freedom", [1.0, 2.0, math.inf])
@@ -82,11 +64,6 @@ def test_scores_are_gradients_of_the_log_density(freedom):
     np.testing.assert_allclose(score(x), np.transpose(slopes), rtol=1e-7, atol=1e-9)
 
 
-def test_common_noise_is_common():
-    _, models = case("shared").candidates("mmd", 25, 0)
-    np.testing.assert_allclose(np.ptp(models["P1"] - models["P2"], axis=0), 0.0, atol=1e-12)
-
-
 def test_rates_by_hand():
     """meanshift-l10, four trials. Trial 1 declares one of nine tied models and the worse one: FPR 1/9, FDR ½.
 
@@ -101,27 +78,6 @@ def test_rates_by_hand():
     assert row["TPR"][0] == pytest.approx(3 / 4)
     assert row["worst model"] == pytest.approx(1 / 4)
     assert row["error"] == row["FPR"]
-
-
-def test_level_is_kept_up_to_three_standard_errors():
-    assert levels.kept((0.0706, 0.0069), 0.0, None, 1000)
-    assert not levels.kept((0.0708, 0.0069), 0.0, None, 1000)
-    # One model alone: α + 3√(.05·.95/1000) = .0707; ten models: the bound of each is wider, 3.64 for 3.
-    assert not levels.kept((0.05, 0.003), 0.0708, 1, 1000)
-    assert levels.kept((0.05, 0.003), 0.0740, 10, 1000)
-    assert not levels.kept((0.05, 0.003), 0.0760, 10, 1000)
-
-
-def test_every_setting_is_distinct_and_can_be_drawn():
-    cells = levels.cells() + power.cells()
-    for setting in cells:
-        own = case(setting["problem"])
-        assert setting["measure"] == "mmd" or own.scores is not None
-    assert len({tuple(cell.values()) for cell in levels.cells()}) == len(levels.cells())
-
-
-def test_power_settings_are_settings_of_the_levels():
-    assert all(setting in levels.cells() for setting in power.cells())
 
 
 def test_negative_correlation_is_as_low_as_can_be():
@@ -152,15 +108,6 @@ def test_copies_are_compared_seed_by_seed():
     assert row["change of FPR of the others"][0] == pytest.approx(1 / 18)
 
 
-def test_names_in_words():
-    assert [pages.name_of(test) for test in ("best-set", "best-set BY", "relmulti 50%", "naive argmin")] == [
-        "best set",
-        "best set + BY",
-        "RelMulti 50%",
-        "naive argmin",
-    ]
-
-
 def test_failing_cells_are_shown_as_failing():
     results = [{test: ["P1", "P2"] for test in CLAIMS} for _ in range(50)]
     rows = levels.rows(small("tied-l2"), results)
@@ -180,27 +127,6 @@ def test_twice_the_median_pvalue():
     most_often = np.bincount([d.best for d in single], minlength=3).argmax()
     expected[most_often] = 1.0
     np.testing.assert_allclose(pvalues, expected, rtol=1e-12)
-
-
-def test_repeats_from_named_streams_differ():
-    """With a stream per model, the same seed gives the same p-values, and more repeats other ones."""
-    joint = JointEstimate(("a", "b", "c"), [0.0, 0.4, 2.0], np.eye(3))
-    one, again, single = (variants.median_pvalues(joint, seeded(3, "averaging"), k, 100) for k in (5, 5, 1))
-    np.testing.assert_array_equal(one, again)
-    assert not np.array_equal(one, single)
-
-
-def test_the_median_over_carvings_keeps_the_level():
-    rng = np.random.default_rng(19)
-    covariance = 0.5 * np.eye(4) + 0.5
-    estimates = rng.multivariate_normal(np.zeros(4), covariance, size=150)
-
-    def worse(values):
-        joint = JointEstimate(tuple("abcd"), values, covariance)
-        return variants.median_pvalues(joint, rng, repeats=7, draws=60) <= ALPHA
-
-    assert np.mean([worse(d).mean() for d in estimates]) < ALPHA
-    assert np.mean([worse(d + 6 * np.eye(4)[3])[3] for d in estimates]) > 0.95
 
 
 def test_pages_are_written_from_a_few_trials(tmp_path):

@@ -3,8 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from relfit import Gaussian, JointEstimate
-from relfit.stats.joint import Psi
+from relfit import Gaussian
 from studies.estimators import costs, memory, page, power, shrinkage, truth
 
 
@@ -32,19 +31,6 @@ def test_population_of_ksd_by_simulation():
             values.append(truth.estimates_of(data, "complete", kernel, seed)[truth.COMPLETE[0]].values)
         error = np.array(values) - truth.population(truth.means_of(own), measure, kernel)
         assert (np.abs(error.mean(0)) < 4 * error.std(0) / np.sqrt(60)).all()
-
-
-def test_shrinking_keeps_the_variances_it_should():
-    rng = np.random.default_rng(0)
-    psi = rng.normal(size=(30, 10))
-    own = Psi(psi - psi.mean(0))
-    joint = JointEstimate(tuple("abcdefghij"), np.zeros(10), own.covariance(), (30,), own)
-    shrunk = shrinkage.ledoit_wolf(joint)
-    assert np.trace(shrunk) == pytest.approx(np.trace(joint.covariance))
-    off = ~np.eye(10, dtype=bool)
-    assert np.abs(shrunk[off]).sum() < 0.5 * np.abs(joint.covariance[off]).sum()
-    common = shrinkage.constant_correlation(joint)
-    np.testing.assert_allclose(np.diag(common), np.diag(joint.covariance), rtol=1e-12)
 
 
 @pytest.fixture(scope="module")
@@ -77,19 +63,3 @@ def test_the_page_holds_every_table_and_says_what_was_missed(results, tmp_path):
         assert words in text
     assert "$" not in text
     assert "Holds: peak above the inputs below 500 MB: at most 121 MB" in text
-
-
-def test_the_picture_has_a_panel_for_samples_and_one_for_densities(results):
-    figure = costs.figure(results["costs to 10,000"])
-    titles = [ax.get_title() for ax in figure.axes]
-    assert titles == ["Samples, d = 10: MMD and UME", "Densities, d = 2: KSD and FSSD"]
-    assert all(ax.get_xscale() == "log" for ax in figure.axes)
-
-
-@pytest.mark.parametrize("n", power.LAGS)
-def test_equal_cost_designs_have_equally_many_pairs(n):
-    """Blocks of 2R + 1 rows: n/(2R+1) of them with R(2R+1) pairs each, so nR in all, up to the rows left over."""
-    pairs = {design: power.words_of(design, n)["pairs"] for design in power.designs(n)}
-    for r in power.LAGS[n]:
-        assert 0 <= pairs[f"incomplete {r}"] - pairs[f"block {2 * r + 1}"] < (2 * r + 1) * r
-    assert pairs["more rows"] == power.MORE_ROWS * n

@@ -1,16 +1,8 @@
 """The simulation behind docs/evidence/kernels.md: its trials run, and its rates are those of the verdicts."""
 
-import json
-
 import pytest
 
 from studies import kernels
-
-
-def test_settings_can_be_stored():
-    cells = kernels.cells()
-    assert json.loads(json.dumps(cells)) == cells
-    assert {cell["problem"] for cell in cells} == {*kernels.PROBLEMS, "cauchy"}
 
 
 @pytest.mark.parametrize("problem", ["fig1-meanshift", "cauchy"])
@@ -30,12 +22,6 @@ def test_rates_by_hand():
     assert [row["FPR"] for row in rows] == [(0.25, 0.25)] * 4
     assert [row["TPR"] for row in rows] == [(1.0, 0.0)] * 4
     assert [row["level"] for row in rows] == ["kept"] * 4
-
-
-def test_shares_of_the_bandwidths_chosen():
-    setting = {"problem": "blobs", "measure": "mmd", "n": 500}
-    shares = kernels.factors(setting, [{"factor": 0.125}, {"factor": 0.25}, {"factor": 0.125}, {"factor": 2.0}])
-    assert [shares[f"{factor:g}"] for factor in kernels.FACTORS] == [0.5, 0.25, 0.0, 0.0, 0.25]
 
 
 def test_a_trial_of_units():

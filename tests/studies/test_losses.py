@@ -1,7 +1,5 @@
 """The simulation of the best set beside MCS and McNemar's test: truths, procedures where it is clear, rates by hand."""
 
-from importlib.util import find_spec
-
 import numpy as np
 import pytest
 from scipy.stats import binomtest
@@ -32,43 +30,6 @@ def test_mean_losses_are_apart_by_the_gaps(name):
         assert (means[~best] > 0.0).all()
     else:
         assert (np.abs(means - case.gaps) <= error).all()
-
-
-def test_errors_of_the_series_have_the_autocorrelation_of_its_name():
-    _, drawn = _drawn("series, AR(.5)", 100, seed=2)
-    noise = drawn - drawn.mean(axis=0)
-    assert (noise[1:] * noise[:-1]).mean() == pytest.approx(0.5, abs=0.02)
-    assert (noise**2).mean() == pytest.approx(1.0, abs=0.03)
-
-
-def test_strata_are_30_of_unequal_size():
-    sizes = np.bincount(losses.STRATA)
-    assert (len(sizes), sizes.min(), sizes.max()) == (30, 5, 100)
-
-
-@pytest.mark.parametrize("name", losses.CASES)
-def test_all_procedures_find_what_nobody_can_miss(name, monkeypatch):
-    monkeypatch.setattr("examples.losses_mcs.REPS", 200)
-    case, drawn = _drawn(name, 1, seed=3)
-    worse = case.gaps > 0.0
-    if np.isin(drawn, (0.0, 1.0)).all():
-        drawn[:, worse] = np.random.default_rng(4).random((len(drawn), worse.sum())) < 0.95
-    else:
-        drawn[:, worse] += 3.0
-    monkeypatch.setitem(losses.CASES, name, case._replace(draw=lambda _n, _rng: drawn))
-    setting, kept = {"case": name, "n": len(drawn)}, {}
-    trials = [losses.trial, losses.mcs_trial]
-    if setting in losses.plain_cells() and find_spec("evalstats"):
-        trials.append(losses.evalstats_trial)
-    for trial in trials:
-        found = trial(setting, 2)
-        assert found.pop("seed") == 2
-        kept.update(found)
-    assert len(kept) == 2 + len(trials) + case.mcnemar
-    for procedure, each in kept.items():
-        fewest = (~worse).sum() - 1 if procedure in ("step-down", "Holm", "MCS", "evalstats") else 1
-        assert each[~worse].sum() >= fewest
-        assert not each[worse].any()
 
 
 def test_mcnemar_is_the_exact_sign_test_of_the_items_that_differ():

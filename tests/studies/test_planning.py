@@ -14,17 +14,3 @@ def test_rows_and_their_summary(monkeypatch):
     summary = planning.summary(rows)
     assert [row["models"] for row in summary] == [3, 3, 3]
     assert summary[0]["largest difference"][0] == max(abs(r["difference"]) for r in rows if r["test"] == "relpsi")
-
-
-def test_pilots_whose_range_holds_the_truth_are_counted(monkeypatch):
-    """The population needs some n of rows; a pilot without a limit holds it, one that ends below does not."""
-    monkeypatch.setattr(planning, "FORECAST_TRIALS", 200)
-    setting = planning.pilot_cells()[-1]
-    pilot = planning.pilot_trial(setting, 0)
-    assert pilot["low"] <= pilot["rows"] <= pilot["high"]
-    truth = planning.pilot_rows(setting, [pilot])[0]["rows needed"]
-    assert int(truth) > setting["n"]
-    pilots = [{"rows": 100, "low": 50, "high": 101}, {"rows": 9999, "low": 50, "high": None}]
-    (row,) = planning.pilot_rows(setting, pilots)
-    assert row["rows needed"] == truth
-    assert row["range holds it"] == (0.5, 0.5)

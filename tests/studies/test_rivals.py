@@ -47,21 +47,6 @@ def test_bins_of_one_row_are_the_complete_estimate():
     assert math.sqrt(rivals.gap_variances(parts, 60).sum()) == pytest.approx(error, rel=1e-9)
 
 
-def test_means_of_bins():
-    x, y = (rows[:12].reshape(3, 4, 10) for rows in samples(12)[:2])
-    square = np.square(x[:, None, :, None] - y[None, :, None]).sum(axis=-1)
-    expected = np.exp(-square / (2.0 * rivals.BANDWIDTH**2)).mean(axis=(2, 3))
-    np.testing.assert_allclose(rivals.bin_means(x, y), expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("n", [1_000, 10_000, 100_000, 60 * 4096, 10**6])
-def test_bins_leave_few_rows_over(n):
-    bins = rivals.bins_of(n)
-    each = 4 ** int(math.log(n // bins, 4) + 1e-9)
-    assert rivals.FEWEST_BINS <= bins < 5 * rivals.FEWEST_BINS
-    assert n - bins * each < 0.02 * n
-
-
 def test_the_page_is_made_from_a_few_trials(tmp_path, monkeypatch):
     monkeypatch.setattr(rivals, "compressed", first_rows)
     results = [(s, [rivals.trial({**s, "n": s["n"] // 100}, k) for k in range(2)]) for s in rivals.cells()[:2]]
@@ -71,12 +56,3 @@ def test_the_page_is_made_from_a_few_trials(tmp_path, monkeypatch):
     assert "$" not in page
     assert page.count("| compressed, over bins ") == 3
     assert page.count("| complete ") == 2
-
-
-def test_compression_keeps_rows_of_every_bin():
-    pytest.importorskip("goodpoints")
-    x = samples(1000)[0]
-    kept = rivals.compressed(x, 0)
-    assert kept.shape == (62, 8, 10)
-    places = [np.flatnonzero((x == row).all(axis=1)) for row in kept.reshape(-1, 10)]
-    assert len({int(place) for (place,) in places}) == 62 * 8

@@ -3,7 +3,6 @@
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from studies import study
@@ -59,13 +58,6 @@ def test_all_stored_trials_count(example):
     assert [len(trials) for _, trials in example[1][1]["main"]] == [20, 20]
 
 
-def test_only_some_parts_write_no_page(example, tmp_path):
-    study.main(example[0], "Example.", ["--only", "small", "--store", str(tmp_path / "elsewhere.sqlite")])
-    assert example[1] == []
-    assert (tmp_path / "elsewhere.sqlite").exists()
-    assert not (tmp_path / "docs").exists()
-
-
 def test_stored_runs_nothing_and_the_status_tells_what_does_not_hold(example, tmp_path):
     with study.Store(tmp_path / "example.sqlite", version="7") as store:
         store.put_many("stored-name", {"n": 10}, [(0, {"value": 10})])
@@ -74,21 +66,11 @@ def test_stored_runs_nothing_and_the_status_tells_what_does_not_hold(example, tm
     assert (tmp_path / "pages" / "page.md").exists()
 
 
-def test_a_missing_value_is_an_error(example, tmp_path):
-    with pytest.raises(KeyError, match="values"):
-        study.write_page(tmp_path, "page.md", title="Example")
-
-
 def test_error_rates_by_hand():
     """Trial 1 declares a and c, trial 2 nothing: FPR (½, 0), FDR (½, 0), FWER (1, 0), TPR (1, 0)."""
     rates = study.error_rates(SimpleNamespace(best={"a", "b"}, worse={"c"}), [["a", "c"], []])
     assert rates == {"FPR": (0.25, 0.25), "FDR": (0.25, 0.25), "FWER": (0.5, 0.5), "TPR": (0.5, 0.5)}
     assert study.error_rates(SimpleNamespace(best={"a"}, worse=set()), [["a"], []])["TPR"] == ""
-
-
-def test_words():
-    assert study.declared(("a", "b", "c"), np.array([True, False, True])) == ["a", "c"]
-    assert (study.level((0.08, 0.011)), study.level((0.08, 0.009))) == ("kept", "EXCEEDED")
 
 
 def test_every_study_is_in_the_readme():
