@@ -95,10 +95,3 @@ def test_every_public_name_is_in_the_reference():
 def test_links_of_the_pages_outside_docs_lead_somewhere(name):
     links = re.findall(r"\]\((?!https?:)([^)#]+)", (ROOT / name).read_text(encoding="utf-8"))
     assert [link for link in links if not (ROOT / link).exists()] == []
-
-
-def test_figures_of_the_readme_are_on_the_pages_that_scripts_write():
-    pages = "".join(page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md"))
-    figures = re.findall(r"\d\.\d+ ± \d\.\d+", (ROOT / "README.md").read_text(encoding="utf-8"))
-    assert len(figures) >= 3
-    assert [figure for figure in figures if figure not in pages] == []

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from relfit.estimators import mmd
-from relfit.estimators.pairkernel import STEP, PairKernel, Part, band_products
+from relfit.estimators.pairkernel import STEP, Part
 from relfit.kernels.composite import Decay, MultiScale, Tilted
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial
 
@@ -25,14 +25,6 @@ def pairs_of(part):
     return a.ravel(), (a + r).ravel()
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_products_are_those_of_the_pairs(part, rng):
-    left, right = rng.normal(size=(40, 3)), rng.normal(size=(40, 3))
-    a, b = pairs_of(part)
-    expected = (left[a] * right[b]).sum(1).reshape(part.last - part.first, part.lags)
-    np.testing.assert_allclose(band_products(left, np.ascontiguousarray(right.T), part), expected, atol=1e-14)
-
-
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("part", PARTS)
 def test_mmd_bands_are_the_values_of_the_pairs(name, part, rng):
@@ -41,17 +33,6 @@ def test_mmd_bands_are_the_values_of_the_pairs(name, part, rng):
     got = mmd.mmd_band_values(KERNELS[name], window)(part)
     expected = mmd.pair_values(KERNELS[name], [x[a] for x in window], [x[b] for x in window])
     np.testing.assert_allclose(got.reshape(2, -1).T, expected, atol=1e-13 * np.abs(expected).max())
-
-
-@pytest.mark.parametrize("name", RADIAL)
-@pytest.mark.parametrize("part", PARTS)
-def test_ksd_bands_are_the_values_of_the_pairs(name, part, rng):
-    window = [rng.normal(size=(40, 3)) for _ in range(3)]
-    a, b = pairs_of(part)
-    kernel = PairKernel(KERNELS[name])
-    got = kernel.stein_bands(window)(part)
-    expected = kernel.stein_pairs([x[a] for x in window], [x[b] for x in window])
-    np.testing.assert_allclose(got.reshape(2, -1).T, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(1.0), IMQ()], ids=["gaussian", "imq"])

@@ -3,7 +3,7 @@ import pytest
 from oracle import dense
 
 from relfit.compute.reduce import Runtime
-from relfit.estimators.ksd import autocorrelation_time, batch_length, chain_ksd
+from relfit.estimators.ksd import autocorrelation_time, chain_ksd
 from relfit.kernels.standard import Gaussian
 
 
@@ -36,11 +36,6 @@ def test_autocorrelation_time_of_an_autoregression(rho):
 
 def test_a_constant_series_has_time_one():
     assert autocorrelation_time(np.ones(50)) == 1.0
-
-
-def test_batches_leave_at_least_four():
-    assert batch_length(1000, 1.0) == 10
-    assert batch_length(100, 1e9) == 25
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.8])

@@ -1,5 +1,4 @@
 import itertools
-from functools import partial
 
 import numpy as np
 import pytest
@@ -9,9 +8,8 @@ from scipy.linalg import eigh
 from relfit.compute.reduce import Runtime
 from relfit.estimators import designs
 from relfit.estimators.base import PairSource
-from relfit.estimators.mmd import mmd_band_values
 from relfit.estimators.pairkernel import PairKernel
-from relfit.kernels.standard import IMQ, Gaussian
+from relfit.kernels.standard import IMQ
 from relfit.stats.joint import Psi, centred, positive_part
 
 RUNTIME = Runtime()
@@ -67,14 +65,6 @@ def test_cyclic_design_by_a_plain_loop(n, lags, rng, monkeypatch):
     np.testing.assert_allclose(got.covariance, expected, atol=1e-13)
 
 
-def test_every_row_is_in_as_many_pairs():
-    """The design is regular as long as lags ≤ (n−1)/2: no pair twice, every row in 2R."""
-    for n, lags in ((9, 4), (10, 4)):
-        pairs = {frozenset(pair) for pair in cyclic_pairs(n, lags)}
-        assert len(pairs) == n * lags
-        assert all(sum(row in pair for pair in pairs) == 2 * lags for row in range(n))
-
-
 def test_all_lags_of_an_odd_number_of_rows_are_the_complete_estimate(rng):
     n = 31
     x = rng.normal(size=(n, 2))
@@ -120,14 +110,6 @@ def test_the_covariance_of_disjoint_pairs_is_that_of_their_values(rng):
     np.testing.assert_allclose(got, np.cov(h.T) / 15, rtol=1e-12)
 
 
-def test_covariance_is_never_less_than_the_pairs_own_noise(rng):
-    """V − C/M is positive semi-definite, also where more models than rows are compared."""
-    h = random_table(rng, 12, 9)
-    got = designs.incomplete(table_source(h), 2, RUNTIME)
-    own = np.cov(np.array([h[:, a, b] for a, b in cyclic_pairs(9, 2)]).T, bias=True) / 18
-    assert np.linalg.eigvalsh(got.covariance - own)[0] > -1e-12
-
-
 @pytest.mark.parametrize(("size", "blocks"), [(2, 6), (3, 4), (5, 2), (12, 3)])
 def test_block_values_by_a_plain_loop(size, blocks, rng, monkeypatch):
     monkeypatch.setattr(designs, "WINDOW_ROWS", 16)
@@ -141,17 +123,6 @@ def test_block_values_by_a_plain_loop(size, blocks, rng, monkeypatch):
     got = designs.block(table_source(h), size, RUNTIME)
     np.testing.assert_allclose(got.values, np.mean(each, axis=0), atol=1e-13)
     np.testing.assert_allclose(got.psi.covariance(), np.cov(np.array(each).T) / blocks, atol=1e-13)
-
-
-def test_blocks_of_two_are_the_linear_estimate(rng):
-    reference, x = rng.normal(size=(2, 40, 2))
-    source = band_source(40, 1, lambda rows: [reference[rows], x[rows]], partial(mmd_band_values, Gaussian(1.0)))
-    got = designs.block(source, 2, RUNTIME)
-    z, m = np.vstack([reference, x]), 40
-    k = dense.gram(Gaussian(1.0), z, z)
-    h = np.array([k[m + a, m + a + 1] + k[a, a + 1] - k[m + a, a + 1] - k[m + a + 1, a] for a in range(0, 40, 2)])
-    assert got.values[0] == pytest.approx(h.mean(), abs=1e-15)
-    assert got.psi.covariance()[0, 0] == pytest.approx(h.var(ddof=1) / 20, rel=1e-12)
 
 
 @pytest.mark.parametrize("n", [5, 16, 17, 100])
@@ -193,18 +164,3 @@ def test_positive_part_keeps_what_is_positive_and_maps_with_the_estimates(rng):
     found, kept = (eigh(part, unit, eigvals_only=True) for part in (matrix, cut))
     lowered = [max(value - max(-found[0] - value, 0.0), 0.0) for value in found]
     np.testing.assert_allclose(kept, np.sort(lowered), atol=1e-9)
-
-
-def test_common_noise_does_not_spill_into_differences(rng):
-    """h_i = noise + small own parts: V of a difference stays near that of the difference by itself, and above C/M."""
-    small = 1e-3 * random_table(rng, 3, 60)
-    noise = random_table(rng, 1, 60)
-    contrast = np.array([1.0, -1.0, 0.0])
-
-    def variance(h):
-        return contrast @ designs.incomplete(table_source(h), 5, RUNTIME).covariance @ contrast
-
-    alone = designs.incomplete(table_source(small[:1] - small[1:2]), 5, RUNTIME).covariance[0, 0]
-    own = np.var([(small[0] - small[1])[a, b] for a, b in cyclic_pairs(60, 5)]) / 300
-    assert own <= variance(small + noise) <= alone + 2 * own
-    assert variance(small + noise) == pytest.approx(variance(small + 1e3 * noise), rel=1e-3)

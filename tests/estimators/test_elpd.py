@@ -81,11 +81,6 @@ def test_notes_reach_the_result(rng):
     assert relfit.Comparison.from_json(result.to_json()).measure == "elpd"
 
 
-def test_nothing_is_noted_of_many_observations_and_large_differences(rng):
-    elpd = -rng.exponential(size=100)
-    assert relfit.from_elpd({"a": elpd, "b": elpd - 0.05}).notes == ()
-
-
 @pytest.mark.parametrize(("scale", "factor"), [("log", 1.0), ("negative_log", -1.0), ("deviance", -2.0)])
 def test_scales_and_older_names_of_arviz(rng, scale, factor):
     elpd = -rng.exponential(size=60)

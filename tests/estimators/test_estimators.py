@@ -13,7 +13,7 @@ import relfit
 from relfit.cli import main
 from relfit.data.load import Data
 from relfit.estimators import KINDS, cost
-from relfit.estimators.designs import block_size, lags_of
+from relfit.estimators.designs import lags_of
 
 PAIR_DESIGNS = ("linear", "block", "incomplete")
 TESTS = ("relpsi", "relmulti", "best-set", "carve")
@@ -54,16 +54,6 @@ def test_every_test_takes_every_estimator(kind, estimator, test):
     again = relfit.compare(reference, models, test=test, estimator=estimator, rng=3)
     assert again.to_json() == result.to_json()
     assert relfit.Comparison.from_json(result.to_json()).to_json() == result.to_json()
-
-
-@pytest.mark.parametrize("estimator", ["block", "incomplete"])
-@pytest.mark.parametrize("kind", ["samples", "densities", "target"])
-def test_permuting_the_models_permutes_the_answer(estimator, kind):
-    reference, models = problem(kind)
-    one = relfit.estimate(reference, models, estimator=estimator, rng=0)
-    other = relfit.estimate(reference, dict(reversed(models.items())), estimator=estimator, rng=0)
-    np.testing.assert_allclose(other.values[::-1], one.values, rtol=1e-12)
-    np.testing.assert_allclose(other.covariance[::-1, ::-1], one.covariance, rtol=1e-9)
 
 
 @pytest.mark.parametrize("dependence", ["independent", "shared", "paired"])
@@ -145,14 +135,6 @@ def test_left_over_rows_are_said():
     assert f"6,075 of 29,403 pairs of rows, {CYCLIC_NOTE} 25" in note
 
 
-def test_odd_rows_need_nothing_left_out_in_the_cyclic_design():
-    """n = 21, all 10 lags: every pair once, which is the complete paired estimate."""
-    reference, models = draw(21, (21, 21, 21))
-    joint = relfit.estimate(reference, models, kernel=KERNEL, estimator=relfit.Incomplete(210, shuffle=False), rng=0)
-    values, _ = dense.mmd_paired(reference, list(models.values()), KERNEL)
-    np.testing.assert_allclose(joint.values, values, atol=1e-14)
-
-
 def test_block_estimate_by_hand():
     """shuffle=False: the first block of 3 rows holds rows 0, 1, 2."""
     reference, models = draw(60, (60, 60, 60))
@@ -163,31 +145,6 @@ def test_block_estimate_by_hand():
     each = np.array([dense.mmd_paired(reference[p], [x[p] for x in models.values()], KERNEL)[0] for p in parts])
     np.testing.assert_allclose(joint.values, each.mean(0), atol=1e-14)
     np.testing.assert_allclose(joint.covariance, np.cov(each.T) / 20, atol=1e-15)
-
-
-def test_far_off_data_lose_no_digits():
-    reference, models = draw()
-    for estimator in ("block", "incomplete"):
-        options = {"estimator": estimator, "kernel": KERNEL, "rng": 0}
-        near = relfit.estimate(reference, models, **options)
-        far = relfit.estimate(reference + 1e6, {name: x + 1e6 for name, x in models.items()}, **options)
-        np.testing.assert_allclose(far.values, near.values, atol=1e-8)
-
-
-def test_copies_are_collapsed_and_notes_kept():
-    reference, models = draw()
-    joint = relfit.estimate(reference, {**models, "copy": models["m1"].copy()}, estimator="incomplete", rng=0)
-    assert joint.values[3] == joint.values[1]
-    assert CYCLIC_NOTE in joint.notes[0]
-
-
-def test_near_identical_densities_do_not_break_covariances():
-    reference, _ = draw()
-    close = {f"d{k}": relfit.Density(score=lambda x, k=k: 0.2 + 1e-7 * k - x, dim=2) for k in range(3)}
-    for estimator in ("incomplete", "complete"):
-        result = relfit.compare(reference, {**close, **densities()}, rng=0, estimator=estimator)
-        assert np.isfinite(result.pvalue).all()
-        assert result.worse[-1]
 
 
 # --- numbers of pairs and blocks
@@ -238,22 +195,6 @@ def test_block_default_needs_rows_for_its_models():
         lambda: relfit.compare(rng.normal(size=(60, 1)), models, estimator="block"),
         'estimator="block"', "at least 70 rows", "7 models", "got 60",
     )  # fmt: skip
-
-
-def test_default_blocks_grow_like_the_root_of_n():
-    assert block_size(100, 2, None) == 2
-    assert block_size(40_000, 2, None) == 200
-    assert block_size(1000, 20, None) == 10
-
-
-def test_more_pairs_give_smaller_standard_errors():
-    reference, models = draw(2000, (2000,) * 3)
-    errors = [
-        relfit.estimate(reference, models, estimator=relfit.Incomplete(2000 * lags), rng=0).standard_error
-        for lags in (1, 5, 50)
-    ]
-    assert (errors[0] > errors[1]).all()
-    assert (errors[1] > errors[2]).all()
 
 
 # --- variance

@@ -125,28 +125,6 @@ def test_one_row_per_group_is_the_usual_estimate(dependence):
     np.testing.assert_allclose(grouped.covariance, plain.covariance, rtol=1e-10)
 
 
-def test_one_row_per_group_is_the_usual_ksd():
-    x = np.random.default_rng(7).normal(size=(30, 2))
-    models = {"a": relfit.Density(score=lambda z: -z), "b": relfit.Density(score=lambda z: 0.4 - z)}
-    plain = relfit.estimate(x, models, kernel=KERNEL, rng=0)
-    grouped = relfit.estimate(x, models, kernel=KERNEL, groups=np.arange(30), rng=0)
-    np.testing.assert_allclose(grouped.values, plain.values, rtol=1e-10)
-    np.testing.assert_allclose(grouped.covariance, plain.covariance, rtol=1e-9)
-
-
-def test_the_order_of_rows_and_the_kind_of_labels_change_nothing():
-    r, lr = grouped_rows(8, 25, 4)
-    samples = {name: grouped_rows(seed, 25, 3) for seed, name in enumerate(NAMES, 9)}
-    models = {name: x for name, (x, _) in samples.items()}
-    labels = {"reference": lr, **{name: own for name, (_, own) in samples.items()}}
-    first = relfit.estimate(r, models, kernel=KERNEL, groups=labels, rng=0)
-    order = np.random.default_rng(1).permutation(len(r))
-    words = {**labels, "reference": [f"prompt {label}" for label in lr[order]]}
-    second = relfit.estimate(r[order], models, kernel=KERNEL, groups=words, rng=0)
-    np.testing.assert_allclose(second.values, first.values, rtol=1e-10)
-    np.testing.assert_allclose(second.covariance, first.covariance, rtol=1e-9)
-
-
 def test_same_group_is_every_pair_once():
     x, y = np.array([0, 2, 1, 0, 2]), np.array([2, 0, 0, 3])
     found = sorted((int(i), int(j)) for a, b in same_group(x, y) for i, j in zip(a, b, strict=True))
@@ -162,16 +140,6 @@ def test_relmulti_splits_whole_groups():
     assert result.groups == (45,)
     assert result.sizes == (135,)
     assert "n = 135 in 45 groups for testing" in str(result)
-
-
-def test_paired_groups_are_split_alike():
-    rng = np.random.default_rng(12)
-    prompts = np.repeat(np.arange(50), 2)
-    centre = rng.normal(size=(50, 2))[prompts]
-    r, a, b = (centre + 0.2 * rng.normal(size=(100, 2)) + shift for shift in (0.0, 0.0, 0.6))
-    result = relfit.compare(r, {"a": a, "b": b}, test=relfit.RelMulti(0.5), dependence="paired", groups=prompts, rng=3)
-    assert result.groups == (25, 25, 25)
-    assert result.worse.tolist() == [False, True]
 
 
 def worse_rate(groups_of, trials, seed, n_groups=40, size=8):

@@ -69,32 +69,6 @@ def test_covariance_is_the_jackknife(kernel, rng):
     np.testing.assert_allclose(complete(x, scores, kernel).psi.covariance(), expected, rtol=1e-9, atol=1e-14)
 
 
-def test_several_models_at_once_are_the_models_one_by_one(kernel, rng):
-    x, scores = draw(rng, n=300, models=4)
-    together = complete(x, scores, kernel)
-    alone = [complete(x, [s], kernel) for s in scores]
-    np.testing.assert_allclose(together.values, [one.values[0] for one in alone], atol=1e-12)
-    np.testing.assert_allclose(
-        np.diag(together.psi.covariance()), [one.psi.covariance()[0, 0] for one in alone], rtol=1e-10
-    )
-
-
-def test_shifting_the_rows_changes_nothing(kernel, rng):
-    """The Stein kernel depends on x − y and the scores only; the row sums use x itself."""
-    x, scores = draw(rng)
-    np.testing.assert_allclose(complete(x + 3.0, scores, kernel).values, complete(x, scores, kernel).values, atol=1e-11)
-
-
-def test_ksd_of_the_true_density_is_zero_on_average(kernel):
-    """E u(x, y) = 0 when s is the score of the data's density: 400 replicates of n = 50, within 4 s.e."""
-    rng = np.random.default_rng(5)
-    values = []
-    for _ in range(400):
-        x = rng.normal(size=(50, 2))
-        values.append(complete(x, [-x], kernel).values[0])
-    assert abs(np.mean(values)) < 4 * np.std(values) / 20
-
-
 def test_pair_values_are_the_stein_matrix(kernel, rng):
     x, scores = draw(rng, n=15)
     a, b = np.nonzero(np.ones((15, 15)))

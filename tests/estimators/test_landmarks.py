@@ -102,31 +102,6 @@ def test_chosen_sizes_keep_the_guard_below_its_part(rng):
     assert part < 5.0
 
 
-def test_a_rough_kernel_says_that_the_guard_costs_power(rng):
-    reference, models = sampled(rng, (4000, 4000), d=10, shift=0.0)
-    found = relfit.estimate(reference, models, kernel=Gaussian(0.8), estimator=relfit.Landmarks(50, 400_000), rng=0)
-    assert "is a loss of power, so give more landmarks" in found.notes[0]
-
-
-@pytest.mark.parametrize("test", ["best-set", "relpsi", "relmulti", "carve"])
-def test_every_test_takes_it(test, rng):
-    reference, models = sampled(rng, (1500, 1500, 1500), shift=0.5)
-    for data in ((reference, models), (reference, densities(3, (0.0, 0.5)))):
-        result = relfit.compare(*data, test=test, estimator="landmarks", rng=0)
-        assert result.worse.tolist() == [False, True]
-        assert result.estimator == "landmarks"
-
-
-def test_the_order_and_the_copies_of_the_models_change_nothing(rng):
-    reference, models = sampled(rng, (500, 400, 450, 500))
-    first = relfit.compare(reference, models, estimator="landmarks", rng=0)
-    other = {"copy": models["m2"], **dict(reversed(models.items()))}
-    second = relfit.compare(reference, other, estimator="landmarks", rng=0)
-    order = [second.names.index(name) for name in first.names]
-    np.testing.assert_allclose(second.discrepancy[order], first.discrepancy, rtol=0, atol=1e-14)
-    np.testing.assert_allclose(second.covariance[np.ix_(order, order)], first.covariance, rtol=1e-9)
-
-
 @pytest.fixture
 def small_patches(monkeypatch):
     monkeypatch.setattr(reduce, "PATCH_ROWS", 200)
@@ -148,19 +123,6 @@ def test_the_same_bits_from_any_number_of_workers(rng):
         for other in (two, four, elsewhere):
             np.testing.assert_array_equal(other.values, one.values)
             np.testing.assert_array_equal(other.covariance, one.covariance)
-
-
-@pytest.mark.usefixtures("small_patches")
-def test_the_same_bits_from_a_cluster(rng):
-    distributed = pytest.importorskip("distributed")
-    reference, models = sampled(rng, (900, 800, 900))
-    for data in ((reference, models), (reference, densities(3))):
-        here = relfit.estimate(*data, estimator="landmarks", rng=0, compute=relfit.Compute(backend="numpy"))
-        with distributed.Client(processes=False, dashboard_address=None, n_workers=2) as client:
-            compute = relfit.Compute(executor=client, backend="numpy")
-            there = relfit.estimate(*data, estimator="landmarks", rng=0, compute=compute)
-        np.testing.assert_array_equal(there.values, here.values)
-        np.testing.assert_array_equal(there.covariance, here.covariance)
 
 
 def Shifted(shift):
@@ -296,37 +258,6 @@ def test_samples_of_a_target_that_belong_together_keep_their_covariances(rng):
     np.testing.assert_allclose(found.covariance, complete.covariance, rtol=0.1)
     contrast = np.array([1.0, -1.0, 0.0])
     assert contrast @ found.covariance @ contrast == pytest.approx(contrast @ complete.covariance @ contrast, rel=0.2)
-
-
-def test_a_small_sample_takes_no_precision_from_the_others(rng):
-    reference, models = sampled(rng, (5000, 5000, 5000), d=10, shift=0.0)
-    few = models | {"few": rng.normal(size=(100, 10))}
-    alone, beside = (
-        relfit.estimate(reference, each, kernel="matern12", estimator="landmarks", rng=0) for each in (models, few)
-    )
-    np.testing.assert_allclose(beside.standard_error[:2], alone.standard_error, rtol=0.1)
-
-
-def test_models_of_a_target_have_notes_of_their_own(rng):
-    far = rng.normal(size=(1500, 2)) * np.where(rng.random((1500, 1)) < 0.02, 10.0, 1.0)
-    models = {"a": rng.normal(size=(1500, 2)), "b": far}
-    found = relfit.estimate(relfit.Density(score=lambda x: -x), models, estimator=relfit.Landmarks(60), rng=0)
-    assert [note.split(": landmarks")[0] for note in found.notes[:2]] == ["'a'", "'b'"]
-
-
-@pytest.mark.parametrize(
-    ("share", "text"), [(0.0002, "less than 0.1%"), (0.0123, "1.2%"), (0.31, "31%"), (10.85, "1085%")]
-)
-def test_shares_are_written_without_powers_of_ten(share, text):
-    assert landmarks._percent(share) == text
-
-
-def test_a_kernel_with_one_value_tells_nothing_apart(rng):
-    reference, models = sampled(rng, (400, 431, 462), d=3)
-    tiny = {name: 1e-30 * x for name, x in models.items()}
-    found = relfit.compare(1e-30 * reference, tiny, kernel=IMQ(1.0), estimator=relfit.Landmarks(60), rng=0)
-    np.testing.assert_array_equal(found.pvalue, 1.0)
-    assert any("takes one value" in note for note in found.warnings)
 
 
 def test_the_guard_of_ksd_knows_its_noise_where_rows_are_far_away(rng):

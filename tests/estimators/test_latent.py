@@ -56,17 +56,6 @@ def of_draws(weight, x, draws):
     return relfit.Density(score=lambda rows: np.array([scores[row.tobytes()] for row in rows]), dim=x.shape[1])
 
 
-def seeded_by_row(weight, count, seed=0):
-    """Independent draws for each row, the same whenever the row is asked for."""
-
-    def score(x):
-        generators = (np.random.default_rng([seed, *row.tobytes()]) for row in x)
-        draws = [posterior(weight, row[None], count, rng) for row, rng in zip(x, generators, strict=True)]
-        return np.concatenate([z.mean(axis=0) for z in draws]) @ weight.T - x
-
-    return relfit.Density(score=score, dim=len(weight))
-
-
 def published_form(models, x):
     """The two KSD², their difference, its variance and the one-sided p-value.
 
@@ -113,11 +102,3 @@ def test_the_estimate_is_unbiased_with_one_draw():
     bias = k[~np.eye(40, dtype=bool)].mean() * np.trace(weight @ covariance @ weight.T)
     assert np.mean(common) - truth == pytest.approx(bias, abs=4.0 * np.std(common) / 10.0)
     assert bias > 10.0 * np.std(own) / np.sqrt(300)
-
-
-def test_draws_seeded_by_the_row_give_verdicts():
-    """Ten draws a row find the model that is off, as the exact score does."""
-    x, deltas = data(300, (3, 4)), {"right": 0.0, "off": 1.0}
-    for model in (exact, lambda weight: seeded_by_row(weight, 10)):
-        models = {name: model(perturbed(delta)) for name, delta in deltas.items()}
-        assert relfit.compare(x, models, rng=0).worse.tolist() == [False, True]

@@ -1,7 +1,5 @@
 """discrepancy="ume" and "fssd" through the public functions: the choice of locations, every test, refusals."""
 
-import tracemalloc
-
 import numpy as np
 import pytest
 
@@ -91,15 +89,6 @@ def test_the_order_of_the_models_and_a_copy_more_change_nothing(measure, choose)
     assert copied.status[3] == ("duplicate of P2", *copied.status[1])
 
 
-def test_the_seed_decides_the_locations():
-    reference, models = data()
-    a, b, c = (relfit.compare(reference, models, discrepancy="ume", rng=seed) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(a.locations, b.locations)
-    assert a.to_json() == b.to_json()
-    assert not (a.locations == c.locations).all()
-    assert a.locations.shape == (10, 2)
-
-
 def test_samples_of_unequal_sizes_and_those_that_belong_together():
     reference, models = data(200, sizes={"P1": 120, "P3": 400})
     result = relfit.compare(reference, models, discrepancy="ume", rng=0)
@@ -133,40 +122,6 @@ def test_optimised_locations_see_what_drawn_ones_miss():
             found.append(pair.statistic)
         ratios[choose] = np.mean(found)
     assert ratios["optimise"] > 1.3 * ratios["data"]
-
-
-def test_other_options_go_together_with_it():
-    reference, models = data()
-    chosen = relfit.compare(reference, models, discrepancy="ume", kernel="select", rng=0)
-    assert chosen.sizes[0] == 300 - 60 - 5
-    several = relfit.compare(
-        reference,
-        models,
-        discrepancy="ume",
-        kernel=[relfit.Gaussian(0.5), relfit.Gaussian(2.0)],
-        test="best-set",
-        rng=0,
-    )
-    assert several.worse[2]
-    tilted = relfit.Tilted(relfit.Gaussian(1.0))
-    assert relfit.compare(reference, densities(), discrepancy=relfit.FSSD(tilted), rng=0).worse[2]
-    one = relfit.estimate(reference, [models["P1"]], discrepancy="ume", rng=0)
-    assert one.values.shape == (1,)
-    assert "10 locations" in one.notes[0]
-    assert relfit.compare(reference, models, discrepancy="ume", estimator="auto", rng=0).estimator == "complete"
-
-
-def test_scores_are_asked_for_once_where_they_fit_in_memory():
-    reference, _ = data(100)
-    seen = []
-
-    def score(x):
-        seen.append(len(x))
-        return -x
-
-    models = {"a": relfit.Density(score=score, dim=2), "b": relfit.Density(score=lambda x: 1.0 - x, dim=2)}
-    relfit.estimate(reference, models, discrepancy="fssd", rng=0)
-    assert seen.count(90) <= 2  # all rows tested: once for the estimate, once for its second-order part
 
 
 @pytest.mark.parametrize(
@@ -220,25 +175,6 @@ def test_values_are_checked_when_made(given, message):
     for kind in (relfit.UME, relfit.FSSD):
         with pytest.raises(relfit.InputError, match=message):
             kind(**given)
-
-
-def test_one_model_cannot_be_told_apart():
-    reference, models = data()
-    with pytest.raises(relfit.InputError, match="at least 2 different models"):
-        relfit.estimate(reference, [models["P1"]], discrepancy=relfit.UME(choose="optimise"), rng=0)
-
-
-@pytest.mark.parametrize("measure", ["ume", "fssd"])
-def test_no_copy_of_the_data_is_made(measure):
-    """A small form of docs/evidence/locations.md: the peak stays below one of the four samples, 32 MB each."""
-    rng = np.random.default_rng(0)
-    reference, *samples = (rng.normal(size=(100_000, 40)) for _ in range(4))
-    models = samples if measure == "ume" else [relfit.Density(score=lambda x, i=i: i - x, dim=40) for i in range(3)]
-    tracemalloc.start()
-    relfit.compare(reference, models, discrepancy=measure, rng=0)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < reference.nbytes
 
 
 def test_command_line(tmp_path, capsys):

@@ -122,14 +122,6 @@ def test_the_reader_is_told(data, tmp_path):
     assert "on 40 rows that were held out" in str(relfit.compare(reference, densities(), kernel="select", rng=5))
 
 
-def test_at_most_two_thousand_rows_choose(rng):
-    x = rng.normal(size=(12_000, 1))
-    models = {"a": x[::-1] + 0.1, "b": x * 1.1}
-    result = relfit.compare(x, models, kernel=Select(CANDIDATES), estimator="linear", rng=0)
-    assert result.sizes == (10_000, 10_000, 10_000)
-    assert "on 2000 rows" in result.warnings[0]
-
-
 def test_every_other_call_that_takes_a_kernel(data):
     reference, models = data
     pair = relfit.compare_pair(reference, models["P1"], models["P2"], kernel="select", rng=5)
@@ -139,15 +131,6 @@ def test_every_other_call_that_takes_a_kernel(data):
     assert relfit.estimate(reference, models, kernel="select", rng=5).sizes == (160, 160, 160)
     by_measure = relfit.compare(reference, models, discrepancy=relfit.MMD(Select(CANDIDATES)), rng=5)
     assert by_measure.kernel in CANDIDATES
-
-
-def test_samples_against_a_target_density(rng):
-    target = relfit.Density(score=lambda x: -x, dim=2)
-    models = {"good": rng.normal(size=(200, 2)), "bad": rng.normal(0.8, 1, (200, 2))}
-    result = relfit.compare(target, models, kernel="select", rng=0)
-    assert result.sizes == (0, 160, 160)
-    assert result.worse.tolist() == [False, True]
-    refused(lambda: relfit.compare(target, models, kernel="select", dependence="chain"), 'kernel="select"', "chain")
 
 
 def test_refusals(data):
@@ -192,20 +175,3 @@ def test_kernels_of_the_command_line(files, capsys, data, name, kernel):
     assert main(["compare", *files, "--kernel", name, "--bandwidth", "2", "--json", "-"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["discrepancy"] == relfit.compare(*data, kernel=kernel, rng=0).discrepancy.tolist()
-
-
-def test_select_on_the_command_line(files, capsys, data):
-    assert main(["compare", *files, "--kernel", "select", "--seed", "5"]) == 0
-    assert "(selected)" in capsys.readouterr().out
-    assert main(["compare", *files, "--kernel", "select", "--bandwidth", "2"]) == 2
-    assert "--bandwidth: --kernel select chooses it" in capsys.readouterr().err
-
-
-def test_matern_kernels_in_a_stein_discrepancy(data):
-    """ν = 3/2 and 5/2 are smooth enough, ½ is not."""
-    reference, _ = data
-    for smoothness in (1.5, 2.5):
-        result = relfit.compare(reference, densities(), kernel=relfit.Matern(smoothness), rng=0)
-        assert result.best == "P2"
-    rough = relfit.Matern(0.5)
-    refused(lambda: relfit.compare(reference, densities(), kernel=rough), "KSD needs", "smoothness 0.5")

@@ -59,12 +59,6 @@ def test_linear_estimate_pairs_each_samples_own_rows():
     assert joint.covariance[1, 1] == pytest.approx(np.var(u, ddof=1) / 45, rel=1e-9)
 
 
-def test_relmulti_splits_the_samples():
-    result = relfit.compare(TARGET, samples(sizes=(400, 400, 400)), test="relmulti", rng=0)
-    assert result.sizes == (0, 300, 300, 300)
-    assert result.best == "exact"
-
-
 def test_chains_report_their_batches():
     rng = np.random.default_rng(3)
     chains = {}
@@ -117,17 +111,3 @@ def test_bad_models_for_a_target():
     half_line = relfit.Density(score=lambda x: np.where(x > 0, -1.0, np.nan))
     with pytest.raises(relfit.InputError, match=r"target.*'exact'.*rows"):
         relfit.compare(half_line, models)
-
-
-def test_chain_needs_a_target():
-    rows = np.random.default_rng(0).normal(size=(3, 50, 2))
-    with pytest.raises(relfit.InputError, match="chain"):
-        relfit.compare(rows[0], {"a": rows[1], "b": rows[2]}, dependence="chain")
-
-
-def test_copies_are_collapsed_here_too():
-    models = samples()
-    result = relfit.compare(TARGET, {**models, "again": models["exact"]}, rng=0)
-    assert result.status[3][0] == "duplicate of exact"
-    plain = relfit.compare(TARGET, models, rng=0)
-    np.testing.assert_array_equal(result.pvalue[:3], plain.pvalue)

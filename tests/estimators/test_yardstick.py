@@ -11,7 +11,6 @@ import relfit
 from relfit.api import published
 from relfit.compute.reduce import Runtime
 from relfit.estimators import mmd
-from relfit.paper.data import digits
 from relfit.report.notebook import notebook_table
 from relfit.report.page import render_report
 
@@ -100,43 +99,6 @@ def test_groups_are_not_divided(rng, dependence):
     assert by_density.yardstick == pytest.approx(over_all_splits(stein), rel=1e-11)
 
 
-def test_groups_of_one_row_change_nothing(samples):
-    reference, models = samples
-    groups = {name: np.arange(len(rows)) for name, rows in {"reference": reference, **models}.items()}
-    grouped = relfit.estimate(reference, models, groups=groups, rng=0)
-    assert grouped.yardstick == pytest.approx(relfit.estimate(reference, models, rng=0).yardstick, rel=1e-11)
-    one, each = (relfit.estimate(reference, DENSITIES, groups=labels, rng=0) for labels in (None, np.arange(20)))
-    assert each.yardstick == pytest.approx(one.yardstick, rel=1e-11)
-
-
-def test_halves_of_real_data_differ_by_about_that(rng):
-    """Random halves of 300 handwritten digits have mean 4 tr C/n and standard deviation √(2 tr C²) 4/n."""
-    images, _ = digits()
-    rows = images[rng.permutation(len(images))[:300]]
-    result = relfit.compare(rows, {"a": images[:200], "b": images[200:400]}, rng=0)
-    matrix = dense.gram(result.kernel, rows, rows)
-    found = plain(matrix, np.array([rng.permutation(300)[:150] for _ in range(300)]))
-    assert abs(found.mean() - result.yardstick) < 3.0 * found.std() / np.sqrt(300)
-    # The standard deviation of 300 such values is known to ± 5%.
-    expected = 4.0 / 300 * np.sqrt(2.0 * dense.double_centred_mean_square(matrix, off_diagonal=True))
-    assert found.std() == pytest.approx(expected, rel=0.15)
-
-
-def test_new_samples_differ_by_about_that(rng):
-    """Two new samples of n/2 rows are apart by the yardstick; n/2 rows and a perfect density by half of it."""
-    n, trials, kernel, right = 60, 300, relfit.Gaussian(2.0), {"right": gaussian(0.0)}
-    told, apart, told_of_density, from_density = np.empty((4, trials))
-    for k in range(trials):
-        x, new = rng.normal(size=(2, n, 2))
-        told[k] = relfit.estimate(x, {"far": x + 9.0}, kernel=kernel, rng=0).yardstick
-        told_of_density[k] = relfit.estimate(x, right, kernel=kernel, rng=0).yardstick
-        apart[k] = plain(dense.gram(kernel, new, new), np.arange(n // 2)[None])[0]
-        from_density[k] = dense.stein_matrix(new[: n // 2], -new[: n // 2], kernel).mean()
-    for size, truth in ((told, apart), (told_of_density, 2.0 * from_density)):
-        assert abs(size.mean() - truth.mean()) < 3.0 * np.sqrt((size.var() + truth.var()) / trials)
-        assert size.std() < 0.25 * truth.std()  # far less noisy than what it stands for
-
-
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 @pytest.mark.parametrize("precision", ["double", "single"])
 def test_every_backend_says_the_same(rng, backend, precision):
@@ -149,40 +111,6 @@ def test_every_backend_says_the_same(rng, backend, precision):
             one = relfit.estimate(x, candidates, kernel=kernel, rng=0).yardstick
             other = relfit.estimate(x, candidates, kernel=kernel, rng=0, compute=compute).yardstick
             assert other == pytest.approx(one, rel=1e-11 if precision == "double" else 1e-5)
-
-
-def test_tensors_on_a_device_say_the_same(rng, monkeypatch):
-    """Tensors on the CPU stand in for those of a CUDA device."""
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    monkeypatch.setattr(
-        "relfit.data.load.device_of", lambda values: "cpu" if any(map(torch.is_tensor, values)) else None
-    )
-    x, models = rng.normal(size=(90, 2)), {"a": rng.normal(size=(50, 2)), "b": rng.normal(1, 1, (50, 2))}
-    tensors = {name: torch.as_tensor(rows) for name, rows in models.items()}
-    for candidates, there in ((models, tensors), (DENSITIES, DENSITIES)):
-        one = relfit.estimate(x, candidates, rng=0).yardstick
-        other = relfit.estimate(torch.as_tensor(x), there, rng=0, compute=relfit.Compute(backend="torch")).yardstick
-        assert other == pytest.approx(one, rel=1e-11)
-
-
-@pytest.mark.usefixtures("as_a_fresh_process")
-def test_files_within_a_budget_of_memory_say_the_same(tmp_path, rng, monkeypatch):
-    monkeypatch.setattr("relfit.compute.rows.PART_NUMBERS", 100)
-    arrays = {name: rng.normal(size=(300, 2)) for name in ("reference", "a", "b")}
-    files = {name: str(tmp_path / f"{name}.npy") for name in arrays}
-    for name, rows in arrays.items():
-        np.save(files[name], rows)
-    x, path, compute = arrays.pop("reference"), files.pop("reference"), relfit.Compute(memory="1GB")
-    for models, candidates in ((arrays, files), (DENSITIES, DENSITIES)):
-        one = relfit.estimate(x, models, rng=0).yardstick
-        assert relfit.estimate(path, candidates, rng=0, compute=compute).yardstick == pytest.approx(one, rel=1e-11)
-
-
-def test_several_kernels_have_the_yardstick_of_their_mean(samples):
-    reference, models = samples
-    several = [relfit.Gaussian(0.7), relfit.Gaussian(2.0)]
-    of_sum = relfit.estimate(reference, models, kernel=several[0] + several[1], rng=0).yardstick
-    assert relfit.compare(reference, models, kernel=several, rng=0).yardstick == pytest.approx(of_sum / 2, rel=1e-11)
 
 
 def test_it_is_none_where_it_is_not_known(rng):

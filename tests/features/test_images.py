@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from relfit.features import sources
-from relfit.features.base import Preparation
 from relfit.features.convolutional import by_size
 from relfit.features.sources import decode
 
@@ -56,12 +54,6 @@ def test_a_bomb_is_refused_by_its_header():
     refused(lambda: decode("bomb.png", bomb), "bomb.png")
 
 
-def test_the_limit_is_ours_even_where_pillow_has_none(png, monkeypatch):
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)
-    monkeypatch.setattr(sources, "MOST_PIXELS", 99)
-    refused(lambda: decode("big.png", png(np.zeros((10, 10), np.uint8))), "big.png", "10 × 10")
-
-
 def test_formats_that_start_programs_are_not_opened(tmp_path):
     eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n"
     refused(lambda: decode("a.png", eps), "cannot be decoded")
@@ -69,17 +61,6 @@ def test_formats_that_start_programs_are_not_opened(tmp_path):
 
 def test_sixteen_bits_are_refused(png):
     refused(lambda: decode("deep.png", png(np.full((4, 4), 40_000, np.uint16))), "deep.png", "8 bits per channel")
-
-
-def test_preparation_is_the_formula():
-    """At the network's own size nothing is resized: (x/255 − mean)/std, channels first."""
-    pixels = np.random.default_rng(0).integers(0, 256, (2, 6, 6, 3), np.uint8)
-    mean, std = (0.1, 0.2, 0.3), (0.5, 0.6, 0.7)
-    got = Preparation(6, mean, std).arrays([Image.fromarray(p) for p in pixels])
-    assert got.dtype == np.float32
-    assert np.allclose(got, ((pixels / 255 - mean) / std).transpose(0, 3, 1, 2), atol=1e-6)
-    small = Preparation(3, mean, std).arrays([Image.fromarray(np.full((9, 30, 3), 51, np.uint8))])
-    assert np.allclose(small[0, :, 1, 1], (0.2 - np.array(mean)) / std, atol=1e-6)
 
 
 def test_images_of_several_sizes_keep_their_order():

@@ -128,26 +128,6 @@ def test_another_model_is_not_mixed_in(source, counting, tmp_path):
     assert extract_features(source, counting, out).resumed == 8
 
 
-def test_other_inputs_are_not_mixed_in(source, counting, tmp_path):
-    out = tmp_path / "f.npy"
-    with pytest.raises(KeyboardInterrupt):
-        extract_features(source, _stopping(counting, 2), out, batch=4)
-    source.write_text("\n".join([*TEXTS, "one more"]))
-    refused(lambda: extract_features(source, counting, out), "another list of inputs (30 items", "now 31 items")
-    source.write_text("\n".join([*TEXTS[:5], "changed", *TEXTS[6:]]))
-    refused(lambda: extract_features(source, counting, out), "'texts.txt:6'", "has changed since")
-    # An item that was not done yet may change.
-    source.write_text("\n".join([*TEXTS[:-1], "changed"]))
-    extract_features(source, counting, out)
-    assert np.array_equal(np.load(out), _expected([*TEXTS[:-1], "changed"]))
-
-
-def test_a_run_that_kept_nothing_leaves_nothing(source, counting, tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        extract_features(source, _stopping(counting, 0), tmp_path / "f.npy")
-    assert _files(tmp_path) == ["texts.txt"]
-
-
 def test_one_process_at_a_time(source, counting, tmp_path):
     out = tmp_path / "f.npy"
 
@@ -166,13 +146,6 @@ def test_a_foreign_partial_file_is_left_alone(source, counting, tmp_path, conten
     (tmp_path / "f.npy.partial").write_bytes(content)
     refused(lambda: extract_features(source, counting, tmp_path / "f.npy"), "f.npy.partial")
     assert (tmp_path / "f.npy.partial").read_bytes() == content
-
-
-def test_a_database_of_another_program_is_left_alone(source, counting, tmp_path):
-    with sqlite3.connect(tmp_path / "f.npy.partial") as other:
-        other.execute("CREATE TABLE precious (x)")
-    other.close()
-    refused(lambda: extract_features(source, counting, tmp_path / "f.npy"), "another program")
 
 
 def test_a_damaged_batch_is_noticed(source, counting, tmp_path):
@@ -201,25 +174,6 @@ def test_broken_images_are_named_or_counted(tmp_path, png, mean_colour):
     assert (tmp_path / "f.names.txt").read_text().split() == ["0.png", "2.png", "3.png", "5.png"]
 
 
-def test_broken_items_stay_known_over_a_restart(tmp_path, png, mean_colour):
-    pictures = tmp_path / "pictures"
-    pictures.mkdir()
-    for name in ("a.png", "b.png", "c.png"):
-        (pictures / name).write_bytes(b"" if name == "a.png" else png(np.zeros((4, 4), np.uint8)))
-    out = tmp_path / "f.npy"
-    with pytest.raises(KeyboardInterrupt):
-        extract_features(pictures, _stopping(mean_colour, 1), out, batch=2, skip_broken=True)
-    refused(lambda: extract_features(pictures, mean_colour, out), "image 'a.png'")
-    result = extract_features(pictures, mean_colour, out, skip_broken=True)
-    assert (result.resumed, result.rows, list(result.broken)) == (2, 2, ["a.png"])
-
-
-def test_nothing_but_broken_images(tmp_path, mean_colour):
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.png").write_bytes(b"")
-    refused(lambda: extract_features(tmp_path / "in", mean_colour, tmp_path / "f.npy", skip_broken=True), "all 1 are")
-
-
 @pytest.mark.parametrize(
     ("rows", "part"),
     [(np.zeros((2, 3)), "shape (30, 3), got (2, 3)"), (np.full((30, 3), np.nan), "'texts.txt:1' are not finite")],
@@ -236,16 +190,6 @@ def test_refused_arguments(source, counting, tmp_path):
     refused(lambda: extract_features(source, "no-such", tmp_path / "f.npy"), "expected one of efficientnet-lite0")
     with pytest.raises(InputError, match=r"f\.npy\.partial"):
         extract_features(source, counting, tmp_path / "none" / "f.npy")
-
-
-def test_odd_file_names_are_one_line_each(tmp_path, counting):
-    folder = tmp_path / "in"
-    folder.mkdir()
-    for name in ("two\nlines.txt", os.fsdecode(b"\xff.txt"), "ä.txt"):
-        (folder / name).write_text(name.encode("utf-8", "replace").decode())
-    extract_features(folder, counting, tmp_path / "f.npy")
-    names = (tmp_path / "f.names.txt").read_text(encoding="utf-8").splitlines()
-    assert names == ["two\\nlines.txt", "ä.txt", "\\udcff.txt"]
 
 
 def test_the_partial_file_holds_no_pickle(source, counting, tmp_path):

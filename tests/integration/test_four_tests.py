@@ -41,47 +41,6 @@ def test_a_copy_more_changes_nothing_and_json_round_trips(test):
     np.testing.assert_array_equal(back.confidence_interval(), more.confidence_interval())
 
 
-def test_the_best_set_says_who_may_be_best_and_who_beats_whom():
-    reference, models = samples()
-    result = relfit.compare(reference, models, test="best-set", rng=1)
-    assert set(result.confidence_set) == {
-        name for name, worse in zip(result.names, result.worse, strict=True) if not worse
-    }
-    for name, worse, beater in zip(result.names, result.worse, result.beaten_by, strict=True):
-        assert (beater is not None) == worse
-        assert beater != name
-    assert not result.randomised
-    assert "confidence set" in str(result) or "best set" in str(result)
-
-
-def test_carving_says_that_it_is_randomised():
-    reference, models = samples()
-    result = relfit.compare(reference, models, test="carve", rng=1)
-    assert result.randomised
-    assert "seed 1" in str(result)
-
-
-@pytest.mark.parametrize("test", TESTS)
-def test_bounds_agree_with_the_verdicts(test):
-    reference, models = samples()
-    result = relfit.compare(reference, models, test=test, rng=1)
-    lower = result.lower_bound(0.95)
-    interval = result.confidence_interval(0.95)
-    assert ((lower > 0) <= result.worse).all()
-    assert (interval[:, 0] <= lower + 1e-12).all()
-    assert (interval[:, 1] >= interval[:, 0]).all()
-    assert not np.isnan(interval).any()
-
-
-@pytest.mark.parametrize("test", TESTS)
-def test_decide_takes_them_and_records_the_seed(test):
-    joint = relfit.JointEstimate(("a", "b", "c"), [0.0, 0.1, 1.0], 0.02 * np.eye(3))
-    result = relfit.decide(joint, test=test, rng=4)
-    assert result.seed == 4
-    assert result.worse.tolist() == [False, False, True]
-    assert relfit.decide(joint, test=test, rng=4).to_json() == result.to_json()
-
-
 def test_the_best_set_is_not_masked_by_a_near_tie():
     """Where RelPSI is helpless: two models nearly level, a third six standard errors above."""
     joint = relfit.JointEstimate(("a", "b", "far"), [1.0, 1.001, 3.0], 0.05 * np.eye(3))

@@ -70,12 +70,6 @@ def test_derivatives_by_automatic_differentiation(library, rng):
     np.testing.assert_allclose(joint.values, expected.values, rtol=1e-10)
 
 
-def test_a_linear_profile_has_second_derivative_zero():
-    pytest.importorskip("torch", reason="torch is not installed")
-    triangle = Radial(lambda u: 10.0 - u, autodiff="torch")
-    np.testing.assert_array_equal(triangle.r2ddphi(np.array([0.5, 2.0])), [0.0, 0.0])
-
-
 def test_r2_times_an_infinite_second_derivative_is_zero_at_zero():
     """Matérn 3/2 by hand, a = √(3u): φ = (1+a)e^−a, φ' = −(3/2)e^−a, φ'' = 9/(4a) e^−a, infinite at 0."""
 

@@ -5,10 +5,8 @@ import pytest
 from refusals import refused
 
 import relfit
-from relfit.kernels import kernel_from_dict
-from relfit.kernels.choice import Collection, Select
+from relfit.kernels.choice import Select
 from relfit.kernels.composite import Tilted
-from relfit.kernels.custom import Recorded
 from relfit.kernels.precomputed import Precomputed
 from relfit.kernels.standard import Gaussian
 
@@ -52,16 +50,6 @@ def test_linear_estimates_pair_items(pooled):
     np.testing.assert_allclose(by_matrix.covariance, by_rows.covariance, rtol=1e-12)
 
 
-def test_row_numbers_may_come_in_any_order(pooled):
-    _, _, kernel = pooled
-    order = np.random.default_rng(0).permutation(165)
-    place = np.argsort(order)
-    mixed = Precomputed(kernel.matrix[np.ix_(order, order)])
-    in_order = relfit.estimate(60, [60, 45], kernel=kernel, rng=0)
-    by_place = relfit.estimate(place[:60], [place[60:120], place[120:]], kernel=mixed, rng=0)
-    np.testing.assert_allclose(by_place.values, in_order.values, rtol=1e-12)
-
-
 def test_matrices_can_be_chosen_from(pooled):
     """The identity, under which all distinct items are equally unlike, separates nothing."""
     _, _, kernel = pooled
@@ -93,13 +81,3 @@ def test_misused_matrices_are_refused(pooled):
         kernel.matrix[0, 0] = 2.0
     density = relfit.Density(score=lambda x: -x, dim=1)
     refused(lambda: relfit.compare(np.arange(60), [density, density], kernel=kernel), "model 'm1'", "Density")
-
-
-def test_files_hold_the_description_only(pooled):
-    """Also where two kernels have the same words."""
-    _, _, kernel = pooled
-    assert kernel_from_dict(kernel.to_dict()) == Recorded("kernel matrix of 165 items")
-    whole = Collection((kernel, Precomputed(np.eye(165))))
-    again = kernel_from_dict(whole.to_dict())
-    assert again == Recorded(whole.describe())
-    assert again.to_dict() == whole.to_dict()

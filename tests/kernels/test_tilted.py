@@ -75,13 +75,6 @@ def test_decay_by_hand():
     np.testing.assert_allclose(decay.moved(np.array([10.0, -3.0])).weights(x - [10.0, -3.0]), decay.weights(x))
 
 
-def test_gradients_of_decay_agree_with_differences(rng):
-    x, step = rng.normal(size=(6, 2)), 1e-6
-    for j, e in enumerate(step * np.eye(2)):
-        numeric = (np.log(DECAY.weights(x + e)) - np.log(DECAY.weights(x - e))) / (2 * step)
-        np.testing.assert_allclose(DECAY.gradient(x)[:, j], numeric, rtol=1e-6, atol=1e-9)
-
-
 def test_ksd_is_that_of_the_tilted_kernel(kernel, rng):
     """The tile sums and the pair values, both against differences of w(x) w(y) k(x, y)."""
     x = rng.normal(size=(9, 2)) * 2.0
@@ -168,21 +161,6 @@ def test_an_offset_of_the_data_moves_the_weight_along(estimator, kind, rng):
         np.testing.assert_allclose(there.covariance, here.covariance, rtol=1e-6, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["samples", "densities", "target"])
-def test_all_pairs_of_a_pair_design_are_the_complete_estimate(kind, rng):
-    """The cyclic design with every lag uses each pair once: it must agree with the tiles."""
-    reference, models = data(rng, 41)
-    kernel = Tilted(Gaussian(1.5), DECAY)
-    options = {"kernel": kernel, "rng": 0, "dependence": "paired" if kind == "samples" else "independent"}
-    if kind == "densities":
-        models = scored()
-    if kind == "target":
-        reference = relfit.Density(score=lambda x: -x, dim=2)
-    complete = relfit.estimate(reference, models, **options)
-    cyclic = relfit.estimate(reference, models, estimator=relfit.Incomplete(pairs=41 * 20), **options)
-    np.testing.assert_allclose(cyclic.values, complete.values, rtol=1e-9)
-
-
 def test_far_rows_do_not_decide_once_their_weight_is_small(rng):
     """Two neighbours at 1000 have s·s k ≈ 10⁶ between them; weighted by 2/‖x‖ each, 4."""
     x = rng.normal(size=(100, 2))
@@ -191,16 +169,6 @@ def test_far_rows_do_not_decide_once_their_weight_is_small(rng):
     tilted = relfit.estimate(x, scored(), kernel=Tilted(IMQ(), Decay(0.5, 2.0, 0.0)), rng=0)
     assert plain.standard_error.max() > 100 * tilted.standard_error.max()
     assert relfit.decide(tilted).worse.tolist() == [False, True]
-
-
-def test_a_flat_weight_changes_nothing(rng):
-    reference, models = data(rng)
-    flat = Tilted(Gaussian(1.0), (lambda x: np.zeros(len(x)), np.zeros_like))
-    for models_ in (models, scored()):
-        tilted = relfit.estimate(reference, models_, kernel=flat, rng=0)
-        plain = relfit.estimate(reference, models_, kernel=Gaussian(1.0), rng=0)
-        np.testing.assert_allclose(tilted.values, plain.values, rtol=1e-12)
-        np.testing.assert_allclose(tilted.near_degeneracy, plain.near_degeneracy, rtol=1e-9)
 
 
 def test_dictionaries_and_words(rng):

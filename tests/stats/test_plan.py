@@ -22,7 +22,7 @@ from relfit.stats.decision import Covariances, adjust, difference_errors, gaps_t
 from relfit.stats.joint import JointEstimate
 from relfit.stats.maxt import Maxima
 from relfit.stats.planning import Assumed, _Simulated
-from relfit.stats.power import Plain, estimate_law, simulation
+from relfit.stats.power import Plain, estimate_law, signal_needed, simulation
 from relfit.stats.tests import as_test
 from relfit.stats.tests.base import Criteria, Noise
 from relfit.stats.tests.best_set import BestSet, best_set
@@ -590,3 +590,10 @@ def test_a_comparison_is_as_good_a_pilot_as_its_estimate(rng, estimator):
     assert len({made.needed("b", "relpsi") for made in plans}) == 1
     assert len({made.fewest for made in plans}) == 1
     assert (pilot.second_order is None) == (estimator == "linear")
+
+
+def test_signal_needed_inverts_the_power():
+    for test in map(as_test, TESTS):
+        for power in (0.3, 0.8, 0.99):
+            r = signal_needed(test, power, ALPHA, "none")
+            assert test.two_model_power(r, ALPHA, "none") == pytest.approx(power, abs=1e-9)

@@ -11,21 +11,7 @@ import tempfile
 import pytest
 
 from relfit.util.errors import InputError
-from relfit.util.files import open_atomic, remove_abandoned, write_bytes_atomic, write_text_atomic
-
-
-def test_writes_and_replaces(tmp_path):
-    target = tmp_path / "a.txt"
-    write_text_atomic(target, "one\r\ntwo\n")
-    assert target.read_bytes() == b"one\r\ntwo\n"
-    write_bytes_atomic(str(target), b"\x00\xff")
-    assert target.read_bytes() == b"\x00\xff"
-    assert list(tmp_path.iterdir()) == [target]
-
-
-def test_text_is_utf8(tmp_path):
-    write_text_atomic(tmp_path / "a", "Δ² ≤ α")
-    assert (tmp_path / "a").read_text(encoding="utf-8") == "Δ² ≤ α"
+from relfit.util.files import open_atomic, remove_abandoned, write_text_atomic
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX permissions")
