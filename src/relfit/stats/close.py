@@ -347,11 +347,12 @@ def reach(critical: Array, skewness: Array) -> Array:
     >>> reach(np.array([2.0, 2.0]), np.array([-3e-16, -1e-9])).round(6).tolist()
     [2.0, 2.0]
     """
-    centred = critical - skewness / 6.0
+    finite = np.isfinite(critical)
+    centred = np.where(finite, critical, 0.0) - skewness / 6.0
     root = np.cbrt(1.0 + skewness * centred)
     # (root − 1)·3/γ, written so that nothing cancels where the skewness is a rounding error.
     hall = 3.0 * centred / (root**2 + root + 1.0)
-    return np.where(skewness < 0.0, np.maximum(critical, hall), critical)
+    return np.where((skewness < 0.0) & finite, np.maximum(critical, hall), critical)
 
 
 def _contrasts(covariance: Array) -> Array:
