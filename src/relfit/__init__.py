@@ -35,6 +35,7 @@ _HOMES = {
     "relfit.data.evals": ("Evals", "read_evals"),
     "relfit.data.models": ("Density", "Sample"),
     "relfit.data.samplers": ("Sampler", "draw"),
+    "relfit.data.scores": ("Scores", "scores"),
     "relfit.estimators.base": ("KSD", "MMD", "LogLikelihood"),
     "relfit.estimators.designs": ("Block", "Complete", "Incomplete", "Landmarks", "Linear"),
     "relfit.estimators.locations": ("FSSD", "UME"),
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from relfit.data.evals import Evals, read_evals
     from relfit.data.models import Density, Sample
     from relfit.data.samplers import Sampler, draw
+    from relfit.data.scores import Scores, scores
     from relfit.estimators.base import KSD, MMD, LogLikelihood
     from relfit.estimators.designs import Block, Complete, Incomplete, Landmarks, Linear
     from relfit.estimators.elpd import from_elpd
@@ -148,6 +150,7 @@ __all__ = [
     "Sample",
     "Sampler",
     "ScoreCheck",
+    "Scores",
     "Select",
     "Tilted",
     "__version__",
@@ -166,6 +169,7 @@ __all__ = [
     "plan",
     "published",
     "read_evals",
+    "scores",
 ]
 
 

@@ -16,10 +16,9 @@ from relfit.compute.reduce import PATCH_ROWS, Runtime, kernel_products
 from relfit.data.arrays import as_rows
 from relfit.data.boundary import INSTEAD
 from relfit.data.load import check_pair_names
-from relfit.data.losses import MAX_MISSING, direction, loss_table
-from relfit.data.metrics import direction_needed
 from relfit.data.models import Density, at_level
 from relfit.data.presets import apply_preset
+from relfit.data.scores import MAX_MISSING, ScoreOptions, Scores, scores, with_score_options
 from relfit.estimators import estimate_notes, joint_estimate, size_notes
 from relfit.estimators.base import LogLikelihood
 from relfit.estimators.designs import Complete, Linear
@@ -314,39 +313,28 @@ def decide(
     return comparison(joint, decision, test, settings.criteria, warnings=notes, seed=seed)
 
 
+@with_score_options
 def compare_losses(
     losses: Any,
     *,
     names: Sequence[str] | None = None,
-    higher_is_better: bool | None = None,
-    groups: Any = None,
-    strata: Any = None,
-    weights: Mapping[Any, float] | None = None,
     dependence: str = "independent",
     lags: int | None = None,
-    labels: Any = None,
-    item: str | None = None,
-    model: str | None = None,
-    score: str | None = None,
-    stratum: str | None = None,
-    group: str | None = None,
-    columns: Any = None,
-    drop: Any = None,
     max_missing: float = MAX_MISSING,
     test: str | Test = "best-set",
     correction: str | None = None,
     alpha: float = 0.05,
     margin: float = 0.0,
     rng: Seed = None,
+    **options: Unpack[ScoreOptions],
 ) -> Comparison:
     """Decide which models are worse than the best one, from their scores on the same items.
 
-    The scores are the losses of models on held-out rows, answers to benchmark questions, forecasts: an array (items ×
-    models), a mapping, a data frame or a file, wide or long, or what `relfit.read_evals` returned. `higher_is_better`
-    is needed unless the name of the column `score` or an evaluation log tells the direction ("accuracy", "val_loss").
-    In a wide table `columns` names the models, or `drop` the columns to leave out. A gate raises an error if a
-    model lacks more than the fraction `max_missing` of the items. `relfit.from_losses` describes the other options of
-    the data. The rest is as in `decide`; `correction` is "stepdown" for the best set unless another one is given: with
+    `losses` is what `relfit.scores` returned or reads, with its options: an array (items × models), a mapping, a data
+    frame or a file, wide or long, or what `relfit.read_evals` returned. `higher_is_better` is needed unless the name
+    of the column `score` or an evaluation log tells the direction ("accuracy", "val_loss"). A gate raises an error if
+    a model lacks more than the fraction `max_missing` of the items. `relfit.from_losses` describes `dependence` and
+    `lags`. The rest is as in `decide`; `correction` is "stepdown" for the best set unless another one is given: with
     probability 1 − alpha no model is declared worse that is truly among the best.
 
     >>> rows = {"item": [*range(30)] * 2, "model": ["old"] * 30 + ["new"] * 30, "right": [0, 1] * 15 + [1] * 30}
@@ -354,19 +342,14 @@ def compare_losses(
     >>> [(row["name"], row["discrepancy"], row["verdict"]) for row in result.rows()]
     [('new', 1.0, 'best of the sample'), ('old', 0.5, 'clearly worse')]
     """
-    roles: dict[str, Any] = dict(item=item, model=model, score=score, stratum=stratum, group=group)
-    data: dict[str, Any] = dict(groups=groups, strata=strata, labels=labels, columns=columns, drop=drop)
-    how: dict[str, Any] = dict(higher_is_better=higher_is_better, dependence=dependence, lags=lags)
     test = as_test(test)
     if correction is None and test.steps_down:
         correction = "stepdown"
-    table = loss_table(losses, names=names, max_missing=max_missing, **data, **roles)
-    better, why = direction(table, higher_is_better)
-    if better is None:
-        raise direction_needed(why)
-    joint = from_losses(table, weights=weights, **how)
+    read = scores(losses, names=names, **options).common(max_missing)
+    read.larger_is_better()
+    joint = from_losses(read, dependence=dependence, lags=lags)
     result = decide(joint, test=test, alpha=alpha, correction=correction, margin=margin, rng=rng)
-    return replace(result, inputs={"reference": table.digest(), "models": {}})
+    return replace(result, inputs={"reference": read.digest(), "models": {}})
 
 
 @shows_options(without=("correction",))
@@ -431,7 +414,7 @@ def compare_pair(
 
 
 def plan(
-    pilot: JointEstimate | Comparison | Assumed,
+    pilot: JointEstimate | Comparison | Scores | Assumed,
     *,
     power: float = 0.8,
     alpha: float = 0.05,
@@ -456,7 +439,7 @@ def plan(
 
     Args:
         pilot: a JointEstimate with its sizes, from `relfit.estimate` or `relfit.from_losses`; a `Comparison`, whose
-            distinct models' estimates it is; or `relfit.Assumed` gaps.
+            distinct models' estimates it is; `Scores`, of which it is the means; or `relfit.Assumed` gaps.
         power: the probability, to be reached, that a model is declared worse.
         alpha: the level of the tests.
         tests: names of tests, or values such as `RelMulti(select_fraction=0.5)`; the default test unless given.
@@ -517,6 +500,9 @@ def _planning(pilot: Any, power: Any, alpha: Any, tests: Any, n: Any, correction
         if pilot.margin:
             raise InputError(f"pilot: expected a comparison without a margin, got a margin of {pilot.margin:g}")
         pilot = pilot.pilot()
+    elif isinstance(pilot, Scores):
+        pilot.larger_is_better()
+        pilot = from_losses(pilot)
     start, alpha = as_pilot(pilot, linear=linear), check_alpha(alpha)
     listed = (tests,) if isinstance(tests, str | Test) or not np.iterable(tests) else tuple(tests)
     if not listed:

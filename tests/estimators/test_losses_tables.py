@@ -7,7 +7,6 @@ import pytest
 from refusals import refused
 
 import relfit
-from relfit.data.losses import loss_table
 from relfit.report.page import render_report
 
 MODELS = ("gpt", "claude", "phi")
@@ -75,9 +74,9 @@ def test_wide_tables_set_the_key_aside_and_match_by_it(right, rng, tmp_path):
     mixed.to_csv(tmp_path / "wide.csv", index=False)
     for table in (mixed, tmp_path / "wide.csv"):
         _same(relfit.compare_losses(table, item="doc_id", higher_is_better=True, rng=3), expected)
-    table = loss_table(mixed, item="doc_id")
+    table = relfit.scores(mixed, item="doc_id")
     assert table.items.tolist() == frame["doc_id"].tolist()
-    np.testing.assert_array_equal(table.scores, right)
+    np.testing.assert_array_equal(table.values, right)
 
 
 def test_mappings_of_keys_and_series_are_matched_by_key(right, rng):
@@ -95,13 +94,13 @@ def test_mappings_of_keys_and_series_are_matched_by_key(right, rng):
 def test_keys_of_many_digits_are_not_rounded(right, tmp_path):
     """Whole numbers above 2^53 differ by 1: as float64 pairs of them would be one item."""
     keys = [2**60 + k for k in range(60)]
-    assert len(loss_table(long_form(right, keys), item="item", model="model", score="right").items) == 60
+    assert len(relfit.scores(long_form(right, keys), item="item", model="model", score="right").items) == 60
     path = tmp_path / "keys.csv"
     columns = long_form(right, keys)
     path.write_text(
         "item,model,right\n" + "\n".join(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))
     )
-    assert len(loss_table(path, item="item", model="model", score="right").items) == 60
+    assert len(relfit.scores(path, item="item", model="model", score="right").items) == 60
 
 
 def test_the_users_numbers_and_direction_everywhere(right, rng):
@@ -296,7 +295,7 @@ def test_traps_get_one_helpful_line(rng, right):
     refused(
         lambda: relfit.compare_losses({"a": [1.0] * 30, "b": [[1.0, 2.0]] * 30}), "losses['b']: expected one number"
     )
-    refused(lambda: relfit.compare_losses(loss_table(right), names=["a"]), "names: the table has it already")
+    refused(lambda: relfit.compare_losses(relfit.scores(right), names=["a"]), "names: the scores have it already")
 
 
 @pytest.mark.parametrize(
@@ -331,3 +330,39 @@ def test_hostile_json_lines(tmp_path, lines, words):
     path = tmp_path / "table.jsonl"
     path.write_text(lines)
     refused(lambda: relfit.compare_losses(path, **COLUMNS), words)
+
+
+def test_scores_are_read_once_and_used_by_every_function(right, tmp_path):
+    """The same answers as from the table itself, although the table is gone."""
+    options = {key: value for key, value in COLUMNS.items() if key != "higher_is_better"}
+    columns = long_form(right)
+    columns["item"] = columns["item"][::-1]
+    read = relfit.scores(columns, higher_is_better=True, **options)
+    assert repr(read) == "Scores of 'gpt', 'claude' and 'phi' on 60 items"
+    result = relfit.compare_losses(read, rng=0)
+    assert result.to_json() == relfit.compare_losses(columns, rng=0, **COLUMNS).to_json()
+    joint = relfit.from_losses(read)
+    np.testing.assert_array_equal(joint.values, relfit.from_losses(columns, **COLUMNS).values)
+    assert relfit.plan(read, rng=0, trials=100).to_json() == relfit.plan(joint, rng=0, trials=100).to_json()
+    result.report(tmp_path / "page.html", data=read)
+    refused(lambda: relfit.compare_losses(read, higher_is_better="yes"), "higher_is_better: expected True or False")
+    refused(lambda: relfit.plan(relfit.scores(right)), "the table does not name the metric")
+
+
+def test_a_monitor_counts_the_items_of_scores_in_the_order_of_their_table(right):
+    columns = {"item": [f"q{k}" for k in range(60)][::-1], **dict(zip(MODELS, right.T, strict=True))}
+    columns["phi"] = np.where(np.arange(60) < 3, np.nan, columns["phi"])
+    whole = relfit.Monitor(MODELS, path=":memory:", higher_is_better=True)
+    whole.update(relfit.scores(columns, item="item"))
+    single = relfit.Monitor(MODELS, path=":memory:", higher_is_better=True)
+    for k, item in enumerate(columns["item"]):
+        single.update({name: columns[name][k] for name in MODELS}, items=item)
+    np.testing.assert_allclose(whole.result().log_evalue, single.result().log_evalue)
+    assert whole.result().scored.tolist() == [60, 60, 57]
+    twice = {**columns, "item": ["q1", "q1", *columns["item"][2:]]}
+    again = relfit.Monitor(MODELS, path=":memory:", higher_is_better=True)
+    refused(lambda: again.update(relfit.scores(twice, item="item")), "item: expected one score for each item and model")
+    refused(lambda: again.update(relfit.scores(right, names=MODELS)), "pass item= to relfit.scores")
+    grouped = relfit.scores(columns, item="item", groups=range(60))
+    refused(lambda: again.update(grouped), "expected scores without groups")
+    refused(lambda: again.update(relfit.scores(columns, item="item"), items=[1]), "items: the scores have them already")

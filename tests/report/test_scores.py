@@ -24,10 +24,13 @@ def crossed():
     return {"a": [1] * 40 + half, "b": half + [1] * 40, "c": [0] * 80}
 
 
-def compared(scores, higher_is_better=True, **options):
+def compared(scores, higher_is_better=True, *, margin=0.0, **options):
     kept = {"strata": STRATA, **options}
-    result = relfit.compare_losses(scores, higher_is_better=higher_is_better, rng=0, **kept)
-    return result, recall_scores(result, (scores, kept))
+    read = relfit.scores(scores, higher_is_better=higher_is_better, **kept)
+    result = relfit.compare_losses(read, margin=margin, rng=0)
+    return result, recall_scores(
+        result, relfit.scores(scores, strata=kept["strata"], labels=kept.get("labels"), groups=kept.get("groups"))
+    )
 
 
 def by_name(result, row):
@@ -38,7 +41,7 @@ def test_each_stratum_is_decided_by_itself():
     """Overall a and b are equal. In the east b fails on 20 of 40 items that a passes, and never the other way round:
     even the sign test has p = 2⁻²⁰. In the west it is a that is worse."""
     result, scores = compared(crossed())
-    every, east, west = stratum_rows(result, scores.table)
+    every, east, west = stratum_rows(result, scores)
     assert (every.name, every.items, east.name, east.items, west.name) == (None, 80, "east", 40, "west")
     assert by_name(result, every) == {"a": "best", "b": "best", "c": "worse"}
     assert by_name(result, east) == {"a": "best", "b": "worse", "c": "worse"}
@@ -52,7 +55,7 @@ def test_the_verdicts_are_those_of_a_call_on_the_stratum(rng):
     losses = rng.gamma(2.0, 1.0, (160, 5)) + 0.2 * np.arange(5) * (strata == "t")[:, None]
     result, scores = compared(losses, False, strata=strata, margin=0.01)
     order = [result.names.index(row["name"]) for row in result.rows()]
-    for row in stratum_rows(result, scores.table)[1:]:
+    for row in stratum_rows(result, scores)[1:]:
         alone = relfit.compare_losses(
             losses[strata == row.name][:, order], higher_is_better=False, margin=0.01, rng=result.seed
         )
@@ -66,10 +69,10 @@ def test_a_small_stratum_is_shown_and_not_tested(items, tested):
     strata = ["large"] * 60 + ["small"] * items
     scores = {"a": [1] * (60 + items), "b": [1] * 60 + [0] * items}
     result, recalled = compared(scores, strata=strata)
-    small = stratum_rows(result, recalled.table)[2]
+    small = stratum_rows(result, recalled)[2]
     assert (small.items, small.tested, small.means.tolist()) == (items, tested, [1.0, 0.0])
     assert small.kinds == ("best", "worse" if tested else "open")
-    page = render_report(result, (scores, {"strata": strata}))
+    page = render_report(result, relfit.scores(scores, strata=strata))
     assert (f"{items} items, not tested" in page) is not tested
     assert ("These are 2 tests" in page) is tested
 
@@ -78,7 +81,7 @@ def test_few_groups_in_a_stratum_are_not_tested():
     """Both strata have 40 items: in the east in 40 groups, in the west in 10."""
     groups = [*range(40), *(100 + k // 4 for k in range(40))]
     result, scores = compared(crossed(), groups=groups)
-    assert [row.tested for row in stratum_rows(result, scores.table)] == [True, True, False]
+    assert [row.tested for row in stratum_rows(result, scores)] == [True, True, False]
 
 
 def test_the_better_the_darker():
@@ -98,12 +101,12 @@ def test_of_many_models_the_first_of_the_table_are_shown(rng):
     heat = heat_map(result, recalled)
     assert heat["models"] == [row["name"] for row in result.rows()[:MOST_MODELS]]
     assert heat["more_models"] == 3
-    assert "Neither shown nor compared here: 3 models" in render_report(result, (scores, {"strata": STRATA}))
+    assert "Neither shown nor compared here: 3 models" in render_report(result, relfit.scores(scores, strata=STRATA))
 
 
 def test_no_panel_without_strata_or_scores():
     result, scores = compared(crossed(), strata=None)
-    assert stratum_rows(result, scores.table) == []
+    assert stratum_rows(result, scores) == []
     assert heat_map(result, scores) is None
     page = render_report(result, crossed())
     assert 'id="parts"' not in page
@@ -112,7 +115,7 @@ def test_no_panel_without_strata_or_scores():
     assert 'id="parts"' not in bare
     assert 'id="items"' not in bare
     equal = {"a": [1, 0] * 40, "b": [0, 1] * 40}
-    assert 'id="items"' not in render_report(compared(equal)[0], (equal, {"strata": STRATA}))
+    assert 'id="items"' not in render_report(compared(equal)[0], relfit.scores(equal, strata=STRATA))
 
 
 # ── items ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -124,7 +127,7 @@ def test_the_items_on_which_the_worse_model_fails():
     table = {"key": keys, "part": STRATA, **crossed()}
     options = {"item": "key", "stratum": "part", "higher_is_better": True}
     result = relfit.compare_losses(table, rng=0, **options)
-    (found,) = contrasts(result, recall_scores(result, (table, options)))
+    (found,) = contrasts(result, recall_scores(result, relfit.scores(table, **options)))
     assert (found.worse, found.binary, found.behind) == ("c", True, 0)
     assert found.better in ("a", "b")
     assert found.ahead == 60
@@ -222,7 +225,7 @@ def test_prompts_tasks_and_keys_are_text_in_the_page():
     assert "&lt;i&gt;sums" in page
     table = {"key": [f"<u>{k}" for k in range(80)], **crossed()}
     options = {"item": "key", "higher_is_better": True}
-    page = render_report(relfit.compare_losses(table, rng=0, **options), (table, options))
+    page = render_report(relfit.compare_losses(table, rng=0, **options), relfit.scores(table, **options))
     assert "<u>" not in page
     assert "&lt;u&gt;0" in page
 
@@ -248,5 +251,4 @@ def test_other_scores_are_refused():
     renamed = {"x": scores["a"], "b": scores["b"], "c": scores["c"]}
     for data in (other, fewer, renamed, logs()):
         refused(lambda data=data: render_report(result, data), "data: expected the scores this result was made from")
-    refused(lambda: render_report(result, (scores, {"stratums": 1})), "arguments of compare_losses", "'stratums'")
     refused(lambda: render_report(result, scores, items={"a": ["x"]}), "items: belongs to features")

@@ -100,15 +100,15 @@ def _labels(path: Path) -> None:
 def _columns(path: Path) -> None:
     """The named columns of a table, and the table of scores that they make."""
     from relfit.data.columns import named_columns
-    from relfit.data.losses import loss_table
+    from relfit.data.scores import scores
 
     columns = named_columns("table", path)
     _encoded(path)
     if path.suffix not in (".csv", ".jsonl", ".json"):
         return
     if columns is not None and {"item", "model", "score"} <= set(columns):
-        loss_table(path, item="item", model="model", score="score", stratum="task" if "task" in columns else None)
-    loss_table(path)
+        scores(path, item="item", model="model", score="score", stratum="task" if "task" in columns else None)
+    scores(path)
 
 
 def _encoded(path: Path) -> None:

@@ -28,7 +28,7 @@ from relfit.cli.outputs import (
 from relfit.cli.sections import DIRECTION, HTML, JSON, SEED, TITLE, SectionedCommand, opt, section
 from relfit.data.evals import RUNS, Evals
 from relfit.data.evals.settings import SETTINGS
-from relfit.data.losses import missing_doubt
+from relfit.data.scores import missing_doubt
 from relfit.stats.decision import CORRECTIONS
 from relfit.util.errors import InputError
 

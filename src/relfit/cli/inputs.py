@@ -32,7 +32,7 @@ from relfit.data.files import (
 )
 from relfit.data.files.base import NoSuchColumn, parse_columns
 from relfit.data.load import aligned
-from relfit.data.losses import LossTable, loss_table
+from relfit.data.scores import Scores, scores
 from relfit.data.tables import Table, read_table
 from relfit.estimators.base import pair_count
 from relfit.estimators.cost import (
@@ -56,7 +56,7 @@ LONG_RUN = 2.0
 # If all pairs of rows take longer than this, landmarks are suggested.
 SUGGESTED = 60.0
 # Options about a table of scores that the library has under the same names.
-_OF_TABLES = ("item", "model", "score", "stratum", "group", "columns", "drop", "transpose", "max_missing")
+_OF_TABLES = ("item", "model", "score", "stratum", "group", "columns", "drop", "higher_is_better")
 REFERENCE = "reference"
 ITEMS = (
     opt(
@@ -325,9 +325,23 @@ def _run_file(path: Path) -> Any:
     return module
 
 
-def read_scores(table: str, params: Mapping[str, Any]) -> LossTable:
-    """The table that these options describe."""
-    return loss_table(table, labels=params["label"], **{name: params[name] for name in _OF_TABLES})
+def read_scores(table: str, params: Mapping[str, Any]) -> Scores:
+    """The scores in the table that these options describe."""
+    options = {name: params[name] for name in _OF_TABLES}
+    weights = _weights(params["weight"])
+    return scores(table, labels=params["label"], weights=weights, transpose=params["transpose"], **options)
+
+
+def _weights(pairs: Sequence[str]) -> dict[str, float] | None:
+    """STRATUM=NUMBER pairs as weights."""
+    weights = {}
+    for pair in pairs:
+        name, _, number = pair.rpartition("=")
+        try:
+            weights[name] = float(number)
+        except ValueError:
+            raise InputError(f"--weight: expected STRATUM=NUMBER, got {pair!r}") from None
+    return weights or None
 
 
 def read_runs(paths: Any, params: Mapping[str, Any]) -> Evals:

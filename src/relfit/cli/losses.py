@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from relfit.cli import options
 from relfit.cli.inputs import read_scores
 from relfit.cli.outputs import SHOW, check_files, check_gate, conclude, gate_options, recorded_command, valid_text
 from relfit.cli.sections import AT_LEAST_0, DIRECTION, HTML, JSON, SEED, TITLE, SectionedCommand, opt, section
-from relfit.data.losses import MAX_MISSING
+from relfit.data.scores import MAX_MISSING
 from relfit.estimators.losses import DEPENDENCE
 from relfit.stats.decision import CORRECTIONS
 from relfit.stats.tests import TESTS
@@ -95,20 +94,8 @@ def losses_command(table: str, **params: Any) -> int:
         raise InputError("--label: expected with --model and --score, in a table with a row for each model and item")
     scores = read_scores(table, params)
     check_gate(params, scores.names)
-    kept = ("higher_is_better", "dependence", "lags", "test", "correction", "alpha", "margin")
+    kept = ("max_missing", "dependence", "lags", "test", "correction", "alpha", "margin")
     settings = {name: params[name] for name in kept}
-    result = compare_losses(scores, weights=_weights(params["weight"]), rng=params["seed"], **settings)
+    result = compare_losses(scores, rng=params["seed"], **settings)
     result = replace(result, command=recorded_command(), reference=valid_text(Path(table).name))
     return conclude(result, params, data=scores)
-
-
-def _weights(pairs: Sequence[str]) -> dict[str, float] | None:
-    """STRATUM=NUMBER pairs as weights."""
-    weights = {}
-    for pair in pairs:
-        name, _, number = pair.rpartition("=")
-        try:
-            weights[name] = float(number)
-        except ValueError:
-            raise InputError(f"--weight: expected STRATUM=NUMBER, got {pair!r}") from None
-    return weights or None

@@ -12,11 +12,9 @@ import numpy as np
 from relfit.cli.outputs import GATE_REQUIRE, check_files, check_gate, finish, say
 from relfit.cli.sections import DIRECTION, HTML, JSON, SectionedCommand, opt, section
 from relfit.data.evals import Evals
-from relfit.data.losses import item_scores
-from relfit.data.metrics import direction_needed, told_direction
+from relfit.data.scores import scores
 from relfit.monitor import Monitor
 from relfit.monitor.store import OUTSIDE
-from relfit.util.arrays import Array
 from relfit.util.checks import check_margin
 from relfit.util.errors import InputError
 
@@ -82,21 +80,25 @@ def add_command(files: Sequence[str], state: str, **params: Any) -> int:
     model. If one of them is refused, nothing is counted.
     """
     check_files({"state": state, **params})
-    tables = [item_scores(file, params["item"], params["model"], params["score"]) for file in files]
-    found = list(dict.fromkeys(name for _, scores in tables for name in scores))
-    keys = [key for items, _ in tables for key in items]
-    given = {name: params[name] for name in ("higher_is_better", "bounds", "outside", "alpha")}
-    if given["higher_is_better"] is None and not Path(state).exists():
-        given["higher_is_better"], told = _told(params["score"], [scores for _, scores in tables])
+    options = {name: params[name] for name in ("item", "model", "score", "higher_is_better")}
+    read = [scores(file, **options) for file in files]
+    given = {name: params[name] for name in ("bounds", "outside", "alpha") if params[name] is not None}
+    direction = params["higher_is_better"]
+    if direction is None and not Path(state).exists():
+        (direction,) = {each.larger_is_better() for each in read}
         if params["json_path"] != "-":
-            say(f"Note: {told}")
-    with opened(state, found, {name: value for name, value in given.items() if value is not None}) as monitor:
+            say(f"Note: {read[0].notes[0]}")
+    if direction is not None:
+        given["higher_is_better"] = direction
+    tables = [each.by_item() for each in read]
+    found = list(dict.fromkeys(name for each in read for name in each.names))
+    with opened(state, found, given) as monitor:
         _check(params, monitor.names)
         columns = {
-            name: np.concatenate([scores.get(name, np.full(len(items), np.nan)) for items, scores in tables])
+            name: np.concatenate([held.get(name, np.full(len(items), np.nan)) for items, held in tables])
             for name in found
         }
-        monitor.update(columns, items=keys)
+        monitor.update(columns, items=[key for items, _ in tables for key in items])
         return conclude_monitor(monitor, params)
 
 
@@ -129,17 +131,6 @@ def _check(params: Mapping[str, Any], names: Sequence[str]) -> None:
     check_gate(params, names)
     if check_margin(params["margin"]) and params["gate"] is None:
         raise InputError("--margin: expected together with --gate NAME, the model that must not be worse")
-
-
-def _told(score: str | None, tables: Sequence[Mapping[str, Array]]) -> tuple[bool, str]:
-    """The direction that the name of the score tells, and a note on it; a new file needs one."""
-    columns = [column for scores in tables for column in scores.values()]
-    low = min((np.fmin.reduce(column, initial=np.inf) for column in columns), default=0.0)
-    high = max((np.fmax.reduce(column, initial=-np.inf) for column in columns), default=0.0)
-    better, told = told_direction(score, float(low), float(high))
-    if better is None:
-        raise direction_needed(told)
-    return better, told
 
 
 def opened(state: str, found: Sequence[str], given: Mapping[str, Any]) -> Monitor:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.data.losses import FEWEST_ITEMS, LossTable, as_text, direction, loss_table
+from relfit.data.scores import FEWEST_ITEMS, ScoreOptions, Scores, as_text, scores, with_score_options
 from relfit.stats.joint import JointEstimate, Psi
 from relfit.stats.order import STEPS, OrderEffect, is_sorted, order_effect
 from relfit.util.arrays import Array, Rows
@@ -25,47 +25,25 @@ MOST_SHORT_LAGS, LARGEST_AUTOCORRELATION = 24, 0.97
 SMALLEST_SCORES = 1e-75
 
 
+@with_score_options
 def from_losses(
     losses: Any,
     names: Sequence[str] | None = None,
     *,
-    higher_is_better: bool | None = None,
-    groups: Any = None,
-    strata: Any = None,
-    weights: Mapping[Any, float] | None = None,
     dependence: str = "independent",
     lags: int | None = None,
-    labels: Any = None,
-    item: str | None = None,
-    model: str | None = None,
-    score: str | None = None,
-    stratum: str | None = None,
-    group: str | None = None,
+    **options: Unpack[ScoreOptions],
 ) -> JointEstimate:
     """The mean loss of each model (smaller is better) and the covariance of the means.
 
     Args:
-        losses: (n, l) losses of l models on the same n items: negative log-likelihoods of held-out rows, errors on
-            benchmark questions, forecast losses; or a mapping of names to n losses, or to mappings of item keys to
-            losses; or a data frame or a file with a column for each model, and no others.
-        names: l names; by default a mapping's keys, a frame's columns or the names in a file, else m1, m2, ….
-        higher_is_better: True for scores such as accuracies. They are turned round once, in here: `values` are the
-            means of minus the scores. None is what the name of the column `score` or an evaluation log tells; without
-            such a name it is False, with a note where the numbers look like accuracies.
-        groups: n labels of items that belong together (questions about one text, days of one week).
-        strata: n labels of the parts (tasks of a benchmark) that a macro average is over: the mean of the parts' means.
-        weights: the weight of each stratum, by its label; by default all are equal. They are divided by their sum.
+        losses: what `relfit.scores` returned or reads, with its options. Scores of which larger ones are better are
+            turned round once, in here: `values` are the means of minus the scores. Without `higher_is_better` and a
+            name that tells the direction, smaller is better, with a note where the numbers look like accuracies.
+        names: l names.
         dependence: "series" for items in the order of time that depend on their neighbours.
         lags: with "series", how far dependence reaches: the L of the formula below. By default about 1.3 √n, more
             in short series, with V made larger where that is not far enough.
-        labels: scores by people, of the same shape as `losses` with NaN where there is none (in long form the name of
-            a column): `losses` are then those of a judge, which the labels correct.
-        item: the name of a column of a frame or a file that holds the items' keys. Rows are matched by it, whatever
-            their order; several scores of a model for one item (epochs, seeds) become their mean.
-        model: with `score` and `item`, the column of models of a table in long form: a row for each model and item.
-        score: the column of scores of such a table.
-        stratum: the column that holds `strata`.
-        group: the column that holds `groups`.
 
     Items that some model has no score for are left out. ``D = mean of the rows``, ``V = cov(losses)/n``: items are
     taken as independent, models as paired by item. With groups only the groups are: V is G/(G−1) times the sum over the
@@ -79,16 +57,13 @@ def from_losses(
     >>> joint.names, joint.values.round(2).tolist()
     (('old', 'new'), [0.25, 0.15])
     """
-    given: dict[str, Any] = {"names": names, "strata": strata, "groups": groups, "labels": labels}
-    columns: dict[str, Any] = {"item": item, "model": model, "score": score, "stratum": stratum, "group": group}
     check_choice("dependence", dependence, DEPENDENCE)
-    table = loss_table(losses, **given, **columns)
-    _check_design(table, weights, dependence, lags)
-    better, told = direction(table, higher_is_better)
-    told = _unknown_direction(table) if better is None else told
-    rows = -table.scores if better else table.scores
+    table = scores(losses, names=names, **options).common()
+    _check_design(table, dependence, lags)
+    better = bool(table.higher_is_better)
+    rows = -table.values if better else table.values
     n = len(rows)
-    notes = (told, *table.notes) if told else table.notes
+    notes = table.notes if table.higher_is_better is not None else (*_unknown_direction(table), *table.notes)
     binary, design, group_sizes, codes = False, None, None, None
     if table.labels is not None:
         rows, codes, count = _corrected_by_people(rows, -table.labels if better else table.labels)
@@ -101,7 +76,7 @@ def from_losses(
     else:
         codes, parts, count = np.zeros(n, dtype=np.intp), np.ones(1), 1
         if table.strata is not None:
-            codes, parts, count = _strata(table.strata, weights)
+            codes, parts, count = _strata(table.strata, table.weights)
             design = f"macro average over {count} strata" if count > 1 else None
         members = None
         if table.groups is not None:
@@ -110,7 +85,7 @@ def from_losses(
                 raise InputError(f"groups: expected at least {FEWEST_ITEMS} groups of items, got {len(group_names)}")
             group_sizes = (len(group_names),)
         values, psi = row_means(rows, codes, parts, members)
-        binary = count == 1 and members is None and _has_two_values(table.scores)
+        binary = count == 1 and members is None and _has_two_values(table.values)
     covariance = psi.covariance()
     _refuse_small_columns(table, values, covariance)
     doubts = table.doubts
@@ -130,7 +105,7 @@ def from_losses(
         notes=notes,
         groups=group_sizes,
         measure="loss",
-        higher_is_better=bool(better),
+        higher_is_better=better,
         design=design,
         lags=psi.lags,
         binary=binary,
@@ -139,17 +114,17 @@ def from_losses(
     )
 
 
-def _order_effect(table: LossTable, psi: Psi, best: int, strata: Rows | None) -> OrderEffect | None:
+def _order_effect(table: Scores, psi: Psi, best: int, strata: Rows | None) -> OrderEffect | None:
     """How far items depend on the items before them in their file, within strata."""
     order = None if table.order is None else np.argsort(table.order, kind="stable")
     effect = order_effect(psi, best, order, strata)
     # Items in the order of one model's scores were sorted.
-    if effect is not None and is_sorted(table.scores if order is None else table.scores[order]):
+    if effect is not None and is_sorted(table.values if order is None else table.values[order]):
         return replace(effect, fades=False, doubtful=False)
     return effect
 
 
-def _order_note(effect: OrderEffect, table: LossTable, best: str) -> str:
+def _order_note(effect: OrderEffect, table: Scores, best: str) -> str:
     """What the order of the items shows, and the option that allows for it."""
     difference = f"the difference between {quoted(table.names[effect.model])} and {quoted(best)}"
     size = f"lag-1 autocorrelation {effect.autocorrelation:.2f}"
@@ -179,41 +154,40 @@ def _has_two_values(scores: Array) -> bool:
     return True
 
 
-def _refuse_small_columns(table: LossTable, values: Array, covariance: Array) -> None:
+def _refuse_small_columns(table: Scores, values: Array, covariance: Array) -> None:
     """Refuse a model whose scores are so small compared with those of others that their cubes are lost."""
     smallest = SMALLEST_SCORES
     for j in np.flatnonzero((np.abs(values) < smallest) & (np.diag(covariance) < smallest * smallest)):
-        size = float(np.abs(table.scores[:, j]).max())
+        size = float(np.abs(table.values[:, j]).max())
         if 0.0 < size < smallest:
             raise InputError(
                 f"losses: expected scores of similar size for all models, got at most {table.unit * size:.2g} for "
-                f"{table.names[j]!r} and {table.unit * float(np.abs(table.scores).max()):.2g} for another; use "
+                f"{table.names[j]!r} and {table.unit * float(np.abs(table.values).max()):.2g} for another; use "
                 "logarithms, such as log-likelihoods"
             )
 
 
-def _check_design(table: LossTable, weights: Any, dependence: str, lags: Any) -> None:
+def _check_design(table: Scores, dependence: str, lags: Any) -> None:
     """Refuse what cannot be combined."""
     if lags is not None and dependence != "series":
         raise InputError('lags: belongs to dependence="series"; leave it out, or say that the items are a series')
-    if weights is not None and table.strata is None:
-        raise InputError("weights: belongs to strata=, whose parts it weighs; leave it out")
     for name in ("strata", "groups", "labels"):
         if dependence == "series" and getattr(table, name) is not None:
             raise InputError(f'{name}: cannot be combined with dependence="series"; leave out one of them')
         if name != "labels" and table.labels is not None and getattr(table, name) is not None:
             raise InputError(f"labels: cannot be combined with {name} yet; leave out one of them")
-    if lags is not None and check_whole("lags", lags, 0) > len(table.scores) // 4:
-        raise InputError(f"lags: expected at most a quarter of the {len(table.scores)} items, got {lags}")
+    if lags is not None and check_whole("lags", lags, 0) > len(table.values) // 4:
+        raise InputError(f"lags: expected at most a quarter of the {len(table.values)} items, got {lags}")
 
 
-def _unknown_direction(table: LossTable) -> str:
-    if table.scores.min() < 0.0 or table.scores.max() > 1.0:
-        return ""
-    return (
+def _unknown_direction(table: Scores) -> list[str]:
+    """A note on scores that look like accuracies."""
+    if table.values.min() < 0.0 or table.values.max() > 1.0:
+        return []
+    return [
         "all numbers lie between 0 and 1, and the smallest mean was taken for the best: for accuracies pass "
         "higher_is_better=True, and for losses higher_is_better=False"
-    )
+    ]
 
 
 def row_means(rows: Array, codes: Rows, weights: Array, members: NDArray[Any] | None) -> tuple[Array, Psi]:

@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from relfit.data.losses import as_text
+from relfit.data.scores import Scores, as_text
 from relfit.monitor.evidence import (
     BETS,
     LARGEST_BET,
@@ -143,15 +143,20 @@ class Monitor:
         """Close the file; closing twice is harmless."""
         self._file.close()
 
-    def update(self, losses: Mapping[str, Any], *, items: Any) -> None:
+    def update(self, losses: Mapping[str, Any] | Scores, *, items: Any = None) -> None:
         """Count one item or many: a loss, or one for each item, of some models or all.
 
         Args:
-            losses: model → its losses. A model that is left out, or has NaN, was not asked; which ones are asked must
-                not depend on the losses of these items. A model that failed has the largest loss, not a missing one.
+            losses: model → its losses; or what `relfit.scores` returned, which has the keys of the items. A model that
+                is left out, or has NaN, was not asked; which ones are asked must not depend on the losses of these
+                items. A model that failed has the largest loss, not a missing one.
             items: the key of the item, or of each item: text or a whole number. A key that was counted before is
                 refused, and then nothing of this call is counted.
         """
+        if isinstance(losses, Scores):
+            if items is not None:
+                raise InputError("items: the scores have them already; leave them out")
+            items, losses = losses.by_item()
         keys = _keys(items)
         rows = self._matrix(losses, len(keys))
         used, clipped = self._bounded(rows)

@@ -6,16 +6,13 @@ A result holds no scores, so they are given again, and `recall_scores` checks th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from inspect import signature
 from typing import Any
 
 import numpy as np
 
-from relfit.api import compare_losses, decide
-from relfit.data.evals import Evals
-from relfit.data.losses import FEWEST_ITEMS, LossTable, as_text, loss_table
+from relfit.api import decide
+from relfit.data.scores import FEWEST_ITEMS, Scores, as_text, scores
 from relfit.estimators.losses import from_losses
 from relfit.report.examples import LETTERS
 from relfit.report.figures import signed
@@ -32,38 +29,17 @@ MOST_MODELS, MOST_STRATA, MOST_WORSE, MOST_ITEMS = 20, 60, 3, 10
 _FIRST = (BEST.kind, SAME.kind)
 
 
-@dataclass(frozen=True)
-class Scores:
-    """The table that was compared, the prompt of each item or None, and what a stratum and several are called."""
-
-    table: LossTable
-    prompts: Sequence[str | None] | None = None
-    part: tuple[str, str] = ("stratum", "strata")
-
-
 def recall_scores(comparison: Comparison, data: Any) -> Scores:
     """The scores of this result, given as `Comparison.report` says; others are refused."""
-    if isinstance(data, Evals):
-        table = data.table()
-        tasks: Any = data.tasks * len(table.scores) if table.strata is None else table.strata
-        prompts = [data.prompts.get((task, item)) for task, item in zip(tasks, table.items, strict=False)]  # type: ignore[arg-type]
-        scores = Scores(table, prompts, ("task", "tasks"))
-    else:
-        paired = isinstance(data, tuple) and len(data) == 2 and isinstance(data[1], Mapping)
-        losses, options = data if paired else (data, {})
-        unknown = [name for name in options if name not in signature(compare_losses).parameters]
-        if unknown:
-            raise InputError(f"data: expected arguments of compare_losses besides the scores, got {unknown[0]!r}")
-        known = signature(loss_table).parameters
-        scores = Scores(loss_table(losses, **{name: value for name, value in options.items() if name in known}))
-    table, digest = scores.table, (comparison.inputs or {}).get("reference")
-    same = table.names == comparison.names and comparison.sizes in (None, (len(table.scores),))
-    if not same or digest not in (None, table.digest()):
+    read = scores(data).common()
+    digest = (comparison.inputs or {}).get("reference")
+    same = read.names == comparison.names and comparison.sizes in (None, (len(read.values),))
+    if not same or digest not in (None, read.digest()):
         raise InputError(
             "data: expected the scores this result was made from, got other models, items or values; give what "
-            "compare_losses was given"
+            "compare_losses was given, read by relfit.scores with the same options"
         )
-    return scores
+    return read
 
 
 @dataclass(frozen=True)
@@ -85,7 +61,7 @@ class StratumRow:
     kinds: tuple[str, ...]
 
 
-def stratum_rows(comparison: Comparison, table: LossTable) -> list[StratumRow]:
+def stratum_rows(comparison: Comparison, table: Scores) -> list[StratumRow]:
     """All strata together, then each one, decided on its own items by the result's test at its level.
 
     Of many models the first of the result's table are compared. There are no rows without strata.
@@ -99,9 +75,9 @@ def stratum_rows(comparison: Comparison, table: LossTable) -> list[StratumRow]:
     for code, label in enumerate(labels.tolist()[:MOST_STRATA]):
         part = table.at(codes.ravel() == code)
         names = tuple(comparison.names[i] for i in chosen)
-        part = replace(part, names=names, scores=part.scores[:, chosen], strata=None, notes=())
-        means, grades = part.scores.mean(axis=0), _grades(comparison, part)
-        rows.append(_row(comparison, as_text(label), len(part.scores), means, grades))
+        part = replace(part, names=names, values=part.values[:, chosen], strata=None, weights=None, notes=())
+        means, grades = part.values.mean(axis=0), _grades(comparison, part)
+        rows.append(_row(comparison, as_text(label), len(part.values), means, grades))
     return rows
 
 
@@ -117,22 +93,22 @@ def _row(
     return StratumRow(name, items, grades is not None, means, tuple(kinds))
 
 
-def _grades(comparison: Comparison, part: LossTable) -> tuple[str, ...] | None:
+def _grades(comparison: Comparison, part: Scores) -> tuple[str, ...] | None:
     """The grades on these items alone; None if that cannot be tested."""
-    if len(part.scores if part.groups is None else np.unique(part.groups)) < FEWEST_ITEMS:
+    if len(part.values if part.groups is None else np.unique(part.groups)) < FEWEST_ITEMS:
         return None
     same: dict[str, Any] = {name: getattr(comparison, name) for name in ("alpha", "correction")}
     same["margin"] = comparison.margin * comparison.unit
     try:
-        joint = from_losses(part, higher_is_better=comparison.higher_is_better)
+        joint = from_losses(replace(part, higher_is_better=comparison.higher_is_better))
         return decide(joint, test=used_test(comparison), rng=comparison.seed or 0, **same).grade
     except InputError:
         return None
 
 
-def heat_map(comparison: Comparison, scores: Scores) -> dict[str, Any] | None:
+def heat_map(comparison: Comparison, table: Scores) -> dict[str, Any] | None:
     """The models by strata, the better the deeper in colour, as the page draws them; None without strata."""
-    rows = stratum_rows(comparison, scores.table)
+    rows = stratum_rows(comparison, table)
     if not rows:
         return None
     means = np.stack([row.means for row in rows])
@@ -141,7 +117,7 @@ def heat_map(comparison: Comparison, scores: Scores) -> dict[str, Any] | None:
     dark = 100.0 * ((means - means.min()) / width if width else np.ones_like(means))
     dark = dark if comparison.higher_is_better or not width else 100.0 - dark
     written = [[signed(number(mean)) for mean in row.means.tolist()] for row in rows]
-    labels = [f"all {scores.part[1]}", *short_names([row.name or "" for row in rows[1:]])]
+    labels = [f"all {table.part[1]}", *short_names([row.name or "" for row in rows[1:]])]
     return {
         "models": [row["name"] for row in comparison.rows()[:MOST_MODELS]],
         "rows": [
@@ -150,7 +126,7 @@ def heat_map(comparison: Comparison, scores: Scores) -> dict[str, Any] | None:
         ],
         "tests": sum(row.tested for row in rows[1:]),
         "more_models": max(0, len(comparison.names) - MOST_MODELS),
-        "more_strata": max(0, len(np.unique(scores.table.strata)) - MOST_STRATA),  # type: ignore[arg-type]
+        "more_strata": max(0, len(np.unique(table.strata)) - MOST_STRATA),  # type: ignore[arg-type]
     }
 
 
@@ -172,23 +148,22 @@ class Contrast:
     items: tuple[dict[str, Any], ...]
 
 
-def contrasts(comparison: Comparison, scores: Scores, first: str | None = None) -> list[Contrast]:
+def contrasts(comparison: Comparison, table: Scores, first: str | None = None) -> list[Contrast]:
     """At most three models that were declared worse: `first` if it is one, and those nearest to the best.
 
     There are none for a judge whom people corrected, since the scores alone do not decide then.
     """
-    if scores.table.labels is not None:
+    if table.labels is not None:
         return []
     found = [row["name"] for row in comparison.rows() if is_worse(row)]
     worse = sorted(found, key=lambda name: bool(name != first))
     beaters = dict(zip(comparison.names, comparison.beaten_by or (), strict=False))
-    return [_contrast(comparison, scores, name, beaters.get(name) or comparison.best) for name in worse[:MOST_WORSE]]
+    return [_contrast(comparison, table, name, beaters.get(name) or comparison.best) for name in worse[:MOST_WORSE]]
 
 
-def _contrast(comparison: Comparison, scores: Scores, worse: str, better: str) -> Contrast:
+def _contrast(comparison: Comparison, table: Scores, worse: str, better: str) -> Contrast:
     """The clearest items first; of those that are as clear, one of each stratum in turn."""
-    table = scores.table
-    lost, won = (table.scores[:, table.names.index(name)] for name in (worse, better))
+    lost, won = (table.values[:, table.names.index(name)] for name in (worse, better))
     gaps = won - lost if comparison.higher_is_better else lost - won
     ahead = sorted(np.flatnonzero(gaps > 0.0).tolist(), key=lambda k: -gaps[k])
     strata = {k: None if table.strata is None else as_text(table.strata[k]) for k in ahead}
@@ -199,7 +174,7 @@ def _contrast(comparison: Comparison, scores: Scores, worse: str, better: str) -
     items = []
     for k in sorted(ahead, key=lambda k: (-gaps[k], turns[k]))[:MOST_ITEMS]:
         item = f"row {k}" if table.items is None else as_text(table.items[k])
-        texts = {"stratum": strata[k], "item": item, "prompt": None if scores.prompts is None else scores.prompts[k]}
+        texts = {"stratum": strata[k], "item": item, "prompt": None if table.prompts is None else table.prompts[k]}
         shown = {name: None if text is None else ending(text) for name, text in texts.items()}
         items.append({**shown, "worse": float(lost[k]), "better": float(won[k])})
     binary = bool(np.isin([lost, won], (0.0, 1.0)).all())

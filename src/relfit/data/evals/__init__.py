@@ -23,8 +23,8 @@ from relfit.data.evals.inspect import INSPECT
 from relfit.data.evals.lm_eval import LM_EVAL
 from relfit.data.evals.settings import SETTINGS, differences
 from relfit.data.files.base import check_plain
-from relfit.data.losses import FEWEST_ITEMS, MAX_MISSING, LossTable, loss_table
 from relfit.data.metrics import direction_needed, told_direction
+from relfit.data.scores import FEWEST_ITEMS, Scores
 from relfit.util.arrays import Array, extremes
 from relfit.util.checks import check_choice, check_whole
 from relfit.util.errors import InputError, way
@@ -103,21 +103,24 @@ class Evals:
         columns = [[held.get(key, np.nan) for key in keys] for held in scores.values()]
         return keys, np.array(columns, dtype=float).T.reshape(len(keys), len(scores))
 
-    def table(self, max_missing: float = MAX_MISSING) -> LossTable:
-        """The scores on the items that all models have; several tasks are strata."""
-        keys, scores = self.matrix()
-        complete = ~np.isnan(scores).any(axis=1)
-        if complete.sum() < FEWEST_ITEMS:
-            raise InputError(_too_few(self.models, keys, scores))
-        strata = [task for task, _ in keys] if len(self.tasks) > 1 else None
-        table = loss_table(scores, names=self.models, strata=strata, max_missing=max_missing)
-        return replace(
-            table,
-            items=np.array([item for _, item in keys], dtype=object)[complete],
+    def table(self) -> Scores:
+        """The scores on the items that at least one model has; several tasks are strata."""
+        keys, values = self.matrix()
+        if (~np.isnan(values).any(axis=1)).sum() < FEWEST_ITEMS:
+            raise InputError(_too_few(self.models, keys, values))
+        tasks, items = zip(*keys, strict=True)
+        prompts = np.array([self.prompts.get(key) for key in keys], dtype=object)
+        return Scores(
+            self.models,
+            values,
+            items=np.array(items, dtype=object),
+            strata=np.array(tasks) if len(self.tasks) > 1 else None,
+            prompts=prompts,
+            part=("task", "tasks"),
             metric=self.metric,
             higher_is_better=self.higher_is_better,
-            notes=(f"the score is {self.metric}", *self.notes, *table.notes),
-            doubts=(*self.doubts, *table.doubts),
+            notes=(f"the score is {self.metric}", *self.notes),
+            doubts=self.doubts,
         )
 
     def larger_is_better(self) -> bool:
