@@ -7,19 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from relfit.monitor.result import MonitorResult
-from relfit.monitor.words import counted_items, show_log_evalue
-from relfit.report.gate import (
-    INCONCLUSIVE,
-    NO_ANSWER,
-    NON_INFERIOR,
-    WORSE,
-    Gate,
-    answer_words,
-    doubtful,
-    is_required,
-)
-from relfit.util.errors import InputError
+from relfit.monitor.result import MonitorResult, counted_items, show_log_evalue
+from relfit.report.gate import Gate, ask_gate, doubtful
 from relfit.util.text import quoted
 
 
@@ -40,17 +29,12 @@ def judge_monitor(
     limit is above δ, non-inferior where every upper limit is at most δ. `doubts` are reasons why
     the scores are not comparable: the verdict is then "error".
     """
-    for argument, value in (("gate", name), ("against", against)):
-        if value is not None and value not in result.names:
-            raise InputError(f"{argument}: expected the name of a model, got {value!r}")
-    own = result.names.index(name)
-    required = is_required(require)
-    fixed = against is not None
+    asked = ask_gate(result.names, name, against, margin=margin, require=require)
     if doubts:
-        return Gate(name, against, NO_ANSWER, doubtful(doubts), None, fixed, margin, required)
+        return asked.without_answer(doubtful(doubts))
+    own = result.names.index(name)
     others = [j for j in range(len(result.names)) if j != own]
     others = others if against is None else [result.names.index(against)]
-    whom = "any other model" if against is None else quoted(against)
     since = ""
     if margin:
         beater = others[int(np.argmax(result.lower[own, others]))]
@@ -70,9 +54,6 @@ def judge_monitor(
         worse = bool(result.log_pair_evalue[own, other] >= level)
         shown = bool(result.log_pair_evalue[other, own] >= level)
         evidence = f"e-value {show_log_evalue(result.log_pair_evalue[own, other])}, level {result.alpha:g}"
-    verdict = WORSE if worse else NON_INFERIOR if shown else INCONCLUSIVE
-    whom = "another model" if worse and against is None else whom
+    whom = quoted(against) if against is not None else "another model" if worse else "any other model"
     after = f"{',' if margin else ''} after {counted_items(result.items)}"
-    tail = f"{since} ({evidence})" if worse else after
-    words = answer_words(verdict, name, whom, margin, tail, required=required)
-    return Gate(name, against, verdict, words, None, fixed, margin, required)
+    return asked.answered(worse, shown, whom, evidence=f"{since} ({evidence})", otherwise=after)

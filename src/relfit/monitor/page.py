@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from relfit.monitor.result import MonitorResult
-from relfit.monitor.words import header, notes, summary, table
+from relfit.monitor.result import MonitorResult, header, notes, summary, table
 from relfit.report.figures import Scale, scale_of, signed
 from relfit.report.gate import Gate
 from relfit.report.page import LONGEST_LABEL, environment
@@ -26,7 +25,7 @@ def monitor_page(history: Sequence[MonitorResult], gate: Gate | None = None) -> 
         raise InputError("path: expected a monitor that has counted items, got one without; add some first")
     result = history[-1]
     cells, rows = table(result), result.rows()
-    template = environment("monitor").get_template("page.html.j2")
+    template = environment("monitor").get_template("monitor.html.j2")
     return template.render(
         summary=summary(result),
         header=header(result),

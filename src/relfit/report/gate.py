@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -108,6 +108,76 @@ class Gate:
         kept = ("against", "verdict", "required", "margin", "pvalue", "sentence")
         return {"model": self.name, **{key: getattr(self, key) for key in kept}}
 
+    def without_answer(self, why: str) -> Gate:
+        """The gate where the data or the settings keep it from answering."""
+        return replace(self, verdict=NO_ANSWER, words=why, pvalue=None)
+
+    def answered(
+        self,
+        worse: bool,
+        shown: bool,
+        whom: str,
+        *,
+        evidence: str = "",
+        otherwise: str = "",
+        more: Callable[[], str] = str,
+        grade: str = "worse",
+        remarks: Sequence[str] = (),
+    ) -> Gate:
+        """The gate with its verdict and its words, the same for every kind of result.
+
+        Args:
+            worse: whether the model was shown to be worse.
+            shown: whether it was shown to be non-inferior.
+            whom: the models it was compared with, in words.
+            evidence: what stands behind "worse".
+            otherwise: what stands behind "inconclusive".
+            more: what an inconclusive answer adds, such as how many rows would decide.
+            grade: the grade of a model that is worse.
+            remarks: what follows any answer.
+
+        >>> asked = ask_gate(("old", "new"), "new", "old")
+        >>> asked.answered(False, False, "old", more=lambda: "about 300 more rows would decide").words
+        'new is not shown to be worse than old; about 300 more rows would decide'
+        """
+        model = quoted(self.name)
+        than = f" by more than {self.margin:g}" if self.margin else ""
+        verdict = WORSE if worse else NON_INFERIOR if shown else INCONCLUSIVE
+        if worse:
+            parts = [f"{model} is {grade} than {whom}{than}{evidence}"]
+        elif shown and self.margin:
+            everyone = whom.replace("any other", "every other")
+            parts = [f"{model} is non-inferior to {everyone} (margin {self.margin:g})"]
+        elif shown:
+            parts = [f"{model} is shown to be no worse than {whom}"]
+        else:
+            nor = ", nor to be non-inferior" if self.margin else ""
+            parts = [f"{model} is not shown to be worse than {whom}{than}{nor}{otherwise}", more()]
+            if self.required and not self.margin:
+                parts.append("without a margin only a model that is shown to be better is non-inferior")
+        words = "; ".join(part for part in (*parts, *remarks) if part)
+        return replace(self, verdict=verdict, words=words)
+
+
+def ask_gate(
+    names: Sequence[str],
+    name: str,
+    against: str | None = None,
+    *,
+    margin: float = 0.0,
+    require: str | None = None,
+    pvalue: float | None = None,
+) -> Gate:
+    """The gate of one of these models before its answer."""
+    for argument, value in (("name", name), ("against", against)):
+        if value is not None and value not in names:
+            raise InputError(f"{argument}: expected the name of a model, got {value!r}")
+    if against == name:
+        raise InputError(f"against: expected a model other than {name!r}, got {against!r}")
+    if require is not None:
+        check_choice("require", require, (NON_INFERIOR,))
+    return Gate(name, against, INCONCLUSIVE, "", pvalue, against is not None, margin, require is not None)
+
 
 def judge(comparison: Comparison, name: str, against: str | None = None, *, require: str | None = None) -> Gate:
     """The gate of one model, against the best or against a model named beforehand.
@@ -145,87 +215,42 @@ def judge(comparison: Comparison, name: str, against: str | None = None, *, requ
 
 def ask(comparison: Comparison, name: str, against: str | None = None, *, require: str | None = None) -> Gate:
     """As `judge`, but without an answer a gate of the verdict "error", for outputs to show."""
-    for argument, value in (("name", name), ("against", against)):
-        if value is not None and value not in comparison.names:
-            raise InputError(f"{argument}: expected the name of a model, got {value!r}")
-    if against == name:
-        raise InputError(f"against: expected a model other than {name!r}, got {against!r}")
-    required = is_required(require)
-    opponent = against or comparison.best
-    obstacle = _obstacle(comparison, name, opponent)
+    asked = ask_gate(comparison.names, name, against, margin=comparison.margin, require=require)
     fixed = against is not None
+    opponent = against or comparison.best
+    asked = replace(asked, against=opponent)
+    obstacle = _obstacle(comparison, name, opponent)
     if obstacle is not None:
-        margin = comparison.margin
-        return Gate(name, opponent, NO_ANSWER, obstacle, None, fixed, margin, required)
-    return (_fixed if fixed else _of_table)(comparison, name, opponent, required)
+        return asked.without_answer(obstacle)
+    return (_fixed if fixed else _of_table)(comparison, asked, opponent)
 
 
 def judge_pair(pair: PairComparison, *, require: str | None = None) -> Gate:
     """The gate of the first model against the second; without an answer of the verdict "error"."""
     name, against = pair.names
-    required = is_required(require)
-    same = "indistinguishable" in pair.status
-
-    def gate(verdict: str, words: str, pvalue: float | None = pair.pvalue) -> Gate:
-        return Gate(name, against, verdict, words, pvalue, True, pair.margin, required)
-
+    asked = ask_gate(pair.names, name, against, margin=pair.margin, require=require, pvalue=pair.pvalue)
     if pair.doubts:
-        return gate(NO_ANSWER, doubtful(pair.doubts), None)
+        return asked.without_answer(doubtful(pair.doubts))
+    same = "indistinguishable" in pair.status
     if same and pair.kernel is not None and pair.discrepancy == (0.0, 0.0):
-        return gate(NO_ANSWER, _blind(pair.kernel, name, repr(against)), None)
+        return asked.without_answer(_blind(pair.kernel, name, repr(against)))
     digests = (pair.inputs or {}).get("models") or {}
     if same and digests.get(name) is not None:
-        return gate(INCONCLUSIVE, _same_rows(name, [against]))
+        return replace(asked, words=_same_rows(name, [against]))
     selective = pair.test == RelPSI.name
     # RelPSI's p-value for the reverse hypothesis is twice that of the z test.
     reverse = (2.0 if selective else 1.0) * float(ndtr(pair.statistic))
     shown = pair.equivalent if pair.margin else reverse <= pair.alpha
-    verdict = WORSE if pair.worse else NON_INFERIOR if shown else INCONCLUSIVE
-    gap = pair.difference - pair.margin
-    more = _more(gap, pair.standard_error, pair, RelPSI() if selective else BestSet())
-    evidence = f" ({_evidence(pair.pvalue, pair.alpha)})" if verdict == WORSE else ""
-    words = answer_words(verdict, name, quoted(against), pair.margin, evidence, more, required)
-    if pair.robust_to_bandwidth is False:
-        words = f"{words}; this verdict depends on the bandwidth"
-    return gate(verdict, words)
-
-
-def is_required(require: str | None) -> bool:
-    """Whether non-inferiority is required, from the option."""
-    if require is not None:
-        check_choice("require", require, (NON_INFERIOR,))
-    return require is not None
-
-
-def answer_words(
-    verdict: str,
-    name: str,
-    whom: str,
-    margin: float,
-    evidence: str = "",
-    more: str = "",
-    required: bool = False,
-    worse: str = "worse",
-) -> str:
-    """The sentence of a verdict, the same for every kind of result.
-
-    >>> answer_words("inconclusive", "new", "old", 0.0, more="about 300 more rows would decide")
-    'new is not shown to be worse than old; about 300 more rows would decide'
-    """
-    shown = quoted(name)
-    than = f" by more than {margin:g}" if margin else ""
-    if verdict == WORSE:
-        return f"{shown} is {worse} than {whom}{than}{evidence}"
-    if verdict == NON_INFERIOR and margin:
-        whom = whom.replace("any other", "every other")
-        return f"{shown} is non-inferior to {whom} (margin {margin:g})"
-    if verdict == NON_INFERIOR:
-        return f"{shown} is shown to be no worse than {whom}"
-    nor = ", nor to be non-inferior" if margin else ""
-    parts = [f"{shown} is not shown to be worse than {whom}{than}{nor}{evidence}", more]
-    if required and not margin:
-        parts.append("without a margin only a model that is shown to be better is non-inferior")
-    return "; ".join(part for part in parts if part)
+    test = RelPSI() if selective else BestSet()
+    depends = ["this verdict depends on the bandwidth"] if pair.robust_to_bandwidth is False else []
+    return asked.answered(
+        pair.worse,
+        bool(shown),
+        quoted(against),
+        evidence=f" ({_evidence(pair.pvalue, pair.alpha)})",
+        more=lambda: _more(pair.difference - pair.margin, pair.standard_error, pair, test),
+        remarks=depends,
+    )
 
 
 def _obstacle(comparison: Comparison, name: str, opponent: str) -> str | None:
@@ -253,36 +278,40 @@ def _blind(kernel: Any, name: str, whom: str) -> str:
     )
 
 
-def _of_table(comparison: Comparison, name: str, best: str, required: bool) -> Gate:
+def _of_table(comparison: Comparison, asked: Gate, best: str) -> Gate:
     """The verdict of the table."""
+    name = asked.name
     row = next(row for row in comparison.rows() if row["name"] == name)
-    margin = comparison.margin
     p = row["adjusted_pvalue"]
     at_best = row["best"] or row["grade"] == grade.SAME.name
-    shown = not row["worse"] and _is_shown(comparison, row, at_best)
-    verdict = WORSE if row["worse"] else NON_INFERIOR if shown else INCONCLUSIVE
+    worse = row["worse"]
     # The best set shows only that some model is better: the one that beats this one most clearly.
     beaters = dict(zip(comparison.names, comparison.beaten_by or (), strict=False))
     opponent = beaters.get(name) or best
-    whom = "any other model" if at_best else "the best"
     alone = row["grade"] == grade.WORSE.name
-    evidence = ""
-    more = ""
-    if verdict == WORSE:
-        whom = quoted(opponent)
-        than = f" {alone_words(comparison)}" if alone else ""
-        evidence = f"{than} ({_evidence(p, comparison.alpha)})"
-    elif alone:
-        # The table has the grade without the correction, too.
-        evidence = f" (only {alone_words(comparison)}; adjusted {_evidence(p, comparison.alpha)})"
-    if at_best and not TESTS[comparison.test].tests_best:
-        more = "it was selected as the best, and this test does not test the selected model"
-    elif verdict == INCONCLUSIVE:
-        more = _more_rows(comparison, name)
-    worse = row["grade"]
-    words = answer_words(verdict, name, whom, margin, evidence, more, required, worse)
-    words = "; ".join([words, *_remarks(comparison, name, verdict)])
-    return Gate(name, opponent, verdict, words, p, False, margin, required)
+    than = f" {alone_words(comparison)}" if alone else ""
+    # The table has the grade without the correction, too.
+    otherwise = f" (only {alone_words(comparison)}; adjusted {_evidence(p, comparison.alpha)})" if alone else ""
+
+    def more() -> str:
+        if at_best and not TESTS[comparison.test].tests_best:
+            return "it was selected as the best, and this test does not test the selected model"
+        return _more_rows(comparison, name)
+
+    copied = [] if worse else _copies(comparison, name)
+    return replace(asked, against=opponent, fixed=False, pvalue=p).answered(
+        worse,
+        not worse and _is_shown(comparison, row, at_best),
+        quoted(opponent) if worse else "any other model" if at_best else "the best",
+        evidence=f"{than} ({_evidence(p, comparison.alpha)})",
+        otherwise=otherwise,
+        more=more,
+        grade=row["grade"],
+        remarks=[
+            *([_copy_words(comparison, name, copied)] if copied else []),
+            *_bandwidth_words(comparison, [name]),
+        ],
+    )
 
 
 def _is_shown(comparison: Comparison, row: dict[str, Any], at_best: bool) -> bool:
@@ -301,22 +330,16 @@ def _is_shown(comparison: Comparison, row: dict[str, Any], at_best: bool) -> boo
     return bool(upper[comparison.names.index(row["name"])] <= 0.0)
 
 
-def _fixed(comparison: Comparison, name: str, against: str, required: bool) -> Gate:
+def _fixed(comparison: Comparison, asked: Gate, against: str) -> Gate:
     """The test of one pair that was named beforehand."""
-    margin = comparison.margin
-    alpha = comparison.alpha
-
-    def gate(verdict: str, words: str, pvalue: float = 1.0) -> Gate:
-        return Gate(name, against, verdict, words, pvalue, True, margin, required)
-
+    name, margin, alpha = asked.name, asked.margin, comparison.alpha
+    asked = replace(asked, pvalue=1.0)
     if against in _copies(comparison, name):
-        known = not _copied_rows(comparison, name)
-        words = _copy_words(comparison, name, [against])
-        return gate(NON_INFERIOR if known else INCONCLUSIVE, words)
+        verdict = INCONCLUSIVE if _copied_rows(comparison, name) else NON_INFERIOR
+        return replace(asked, verdict=verdict, words=_copy_words(comparison, name, [against]))
     out = [each in comparison.impossible for each in (name, against)]
     if all(out):
-        words = answer_words(INCONCLUSIVE, name, quoted(against), margin, required=required)
-        return gate(INCONCLUSIVE, words)
+        return asked.answered(False, False, quoted(against))
     if any(out):
         decision = impossible_pair(out[0], margin)
     else:
@@ -326,19 +349,14 @@ def _fixed(comparison: Comparison, name: str, against: str, required: bool) -> G
         decision = relative_z(pair, alpha, margin)
     pvalue = math.exp(decision.log_pvalue)
     shown = decision.equivalent if margin else ndtr(decision.statistic(0.0)) <= alpha
-    verdict = WORSE if pvalue <= alpha else NON_INFERIOR if shown else INCONCLUSIVE
-    more = _more(decision.difference - margin, decision.standard_error, comparison, BestSet())
-    evidence = f" (this pair alone: {_evidence(pvalue, alpha)})" if verdict == WORSE else ""
-    words = answer_words(verdict, name, quoted(against), margin, evidence, more, required)
-    words = "; ".join([words, *_bandwidth_words(comparison, [name, against])])
-    return gate(verdict, words, pvalue)
-
-
-def _remarks(comparison: Comparison, name: str, verdict: str) -> list[str]:
-    """What follows the answer of the table: all else that a reader must know about the verdict."""
-    copied = [] if verdict == WORSE else _copies(comparison, name)
-    remarks = [_copy_words(comparison, name, copied)] if copied else []
-    return [*remarks, *_bandwidth_words(comparison, [name])]
+    return replace(asked, pvalue=pvalue).answered(
+        pvalue <= alpha,
+        bool(shown),
+        quoted(against),
+        evidence=f" (this pair alone: {_evidence(pvalue, alpha)})",
+        more=lambda: _more(decision.difference - margin, decision.standard_error, comparison, BestSet()),
+        remarks=_bandwidth_words(comparison, [name, against]),
+    )
 
 
 def _bandwidth_words(comparison: Comparison, names: Sequence[str]) -> list[str]:
