@@ -5,14 +5,21 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, dataclass, fields
 
+import click
 import numpy as np
 import pytest
 from refusals import refused
 
 import relfit
-from relfit.settings import ELSEWHERE, Compute, Options, Settings
+from relfit.cli.options import of_values, values_of
+from relfit.estimators.designs import ESTIMATORS
+from relfit.settings import ELSEWHERE, FORBIDDEN, Compute, Options, Settings
+from relfit.util.checks import Whole, described, option
+
+KERNELS = [relfit.Gaussian(1.0), relfit.IMQ()]
+MATRIX = relfit.Precomputed(np.eye(4))
 
 CALLS = {
     "compare": lambda **options: relfit.compare(None, None, **options),
@@ -62,8 +69,34 @@ def test_the_defaults_are_those_of_a_call_without_options(call):
 @pytest.mark.parametrize("call", CALLS)
 def test_every_option_is_described_or_refers_to_compare(call):
     text = inspect.getdoc(relfit.compare)
-    assert all(f"{name}: " in text for name in NAMES)
+    assert all(f"{item.name}: {item.metadata['help'][:20]}" in text for item in fields(Settings))
     assert call == "compare" or "as in `compare`" in inspect.getdoc(getattr(relfit, call))
+
+
+@dataclass(frozen=True)
+class Striped(relfit.Linear):
+    """Every third row with the next."""
+
+    stripes: int | None = option(None, Whole(2), "the number of stripes", flag="--stripes N", shown="three")
+
+
+def test_a_field_is_checked_described_and_an_option_of_the_command_line(monkeypatch):
+    """A new option of a value is declared in one place."""
+    assert (Striped(), Striped(4).stripes) == (Striped(None), 4)
+    refused(lambda: Striped(1), "stripes: expected a whole number of at least 2, got 1")
+    assert "stripes: the number of stripes. Default: three." in described(Striped).__doc__
+    monkeypatch.setitem(ESTIMATORS, "striped", Striped)
+    command = click.Command("try", params=[], callback=lambda **params: values_of("estimator", ["striped"], params))
+    for decorate in of_values("estimator"):
+        decorate(command)
+    help = {each.name: each.help for each in command.params}
+    assert help["stripes"] == "With striped, the number of stripes.  [default: three]"
+    made = command.main(["--stripes", "5"], standalone_mode=False)
+    assert made == [Striped(5)]
+    refused(
+        lambda: values_of("estimator", ["complete"], {"stripes": 5}),
+        "--stripes: belongs to --estimator striped, got complete; leave it out",
+    )
 
 
 # --- what is refused
@@ -103,6 +136,59 @@ def test_an_option_that_a_function_does_not_have_is_refused(call, name):
 @pytest.mark.parametrize("value", [{"backend": "numpy"}, "numpy", Compute])
 def test_compute_takes_a_value_only(data, value):
     refused(lambda: relfit.compare(*data, compute=value), "compute: expected relfit.Compute(...) or None, got ")
+
+
+def in_memory(**options):
+    return {"compute": Compute(memory="1GB", **options)}
+
+
+# For each combination of the table options that are one.
+COMBINED = {
+    "preset + kernel": {"preset": "kid", "kernel": "imq"},
+    "columns + plain rows": {"preset": "kid", "scale": "auto"},
+    "ordered + drops rows": {"groups": [0], "encode": relfit.Encode(missing="drop")},
+    "stepdown": {"test": "relpsi", "correction": "stepdown"},
+    "chain + splits": {"dependence": "chain", "test": "relmulti"},
+    "chain + several": {"dependence": "chain", "kernel": KERNELS},
+    "several + one kernel only": {"kernel": KERNELS, "test": "relpsi"},
+    "several + margin": {"kernel": KERNELS, "margin": 0.5},
+    "chain + select": {"dependence": "chain", "kernel": "select"},
+    "optimised locations of several kernels": {
+        "discrepancy": relfit.UME(choose="optimise"),
+        "kernel": "select",
+        "test": "relmulti",
+    },
+    "groups + select or precomputed": {"groups": [0], "kernel": MATRIX},
+    "locations + design": {"discrepancy": "ume", "estimator": "linear"},
+    "locations + variance": {"discrepancy": "fssd", "estimator": relfit.Complete(variance="projection")},
+    "locations + groups": {"discrepancy": "ume", "groups": [0]},
+    "locations + precomputed": {"discrepancy": "ume", "kernel": MATRIX},
+    "locations + not numpy in double": {"discrepancy": "ume", "compute": Compute(precision="single")},
+    "locations + checkpoint": {"discrepancy": "ume", "compute": Compute(checkpoint="x")},
+    "likelihood + kernel": {"discrepancy": "loglik", "kernel": "imq"},
+    "likelihood + preset": {"discrepancy": "loglik", "preset": "kid"},
+    "likelihood + estimator": {"discrepancy": "loglik", "estimator": "linear"},
+    "likelihood + backend": {"discrepancy": "loglik", "compute": Compute(backend="torch")},
+    "likelihood + precision": {"discrepancy": "loglik", "compute": Compute(precision="single")},
+    "likelihood + checkpoint": {"discrepancy": "loglik", "compute": Compute(checkpoint="x")},
+    "no likelihood + given": {"given": [0]},
+    "memory + groups": {"groups": [0], **in_memory()},
+    "memory + given": {"discrepancy": "loglik", "given": [0], **in_memory()},
+    "memory + chain": {"dependence": "chain", **in_memory()},
+    "memory + precomputed": {"kernel": MATRIX, **in_memory()},
+    "memory + preset of unit length": {"preset": "cmmd", **in_memory()},
+    "memory + on a device": in_memory(backend="torch"),
+}
+
+
+@pytest.mark.parametrize("together", FORBIDDEN)
+def test_options_that_cannot_be_combined_are_refused(together):
+    message = FORBIDDEN[together]
+    refused(lambda: Settings(**COMBINED[together]), message.partition("{")[0], message.rpartition("}")[2])
+
+
+def test_a_kernel_is_given_once():
+    refused(lambda: Settings(discrepancy=relfit.MMD(relfit.IMQ()), kernel="imq"), "both in kernel= and in discrepancy=")
 
 
 # --- values and names

@@ -32,7 +32,7 @@ from relfit.results.comparison import Comparison, comparison, with_impossible
 from relfit.results.pair import PairComparison
 from relfit.results.plan import Plan as SizePlan
 from relfit.results.serial import VERSIONS
-from relfit.settings import Options, Plan, Settings, resolved, shows_options
+from relfit.settings import NO_TEST, Options, Plan, Settings, resolved, shows_options
 from relfit.stats.decision import CORRECTIONS, check_scale
 from relfit.stats.joint import JointEstimate, Psi, binary_step
 from relfit.stats.pairs import PAIR_TESTS, impossible_pair, relative_z
@@ -60,45 +60,7 @@ def compare(reference: Any, models: Any, *more: Any, **options: Unpack[Options])
             is an array (m, d), a file, batches of rows (a generator of arrays or frames, a DataLoader; with
             `Compute(memory=...)` no more than a batch is held), a `Density`, a `Sampler` or an object of another
             library that an adapter knows; all samples (MMD) or all densities (KSD).
-        test: "best-set" (which models could be the best? controls the false positive rate), "relpsi" (controls it
-            given the selected model), "carve" (relpsi with noise in the selection: more powerful, randomised) or
-            "relmulti" (data splitting, controls the false discovery rate), or a value such as
-            `RelMulti(select_fraction=0.5)`; "auto" is best-set. docs/choosing.md compares them.
-        discrepancy: "mmd", "ksd", `MMD(kernel)`, `KSD(kernel)` or "auto"; "loglik" (`LogLikelihood()`), the mean of
-            −log p over the data, for normalised densities. "ume" (samples) and "fssd" (densities) use some locations
-            only, in linear time: `UME(...)`, `FSSD(...)`. Of several, such as ``["ksd", "loglik"]``, each gets a
-            verdict of its own: the result is that of the first one, and its `also` holds the others.
-        kernel: None is Gaussian with the median bandwidth; a kernel, or the name of one ("imq"). "select" or
-            `Select(...)` chooses one on held-out rows, several kernels (`Collection`) are used all at once (best-set),
-            `Precomputed(matrix)` holds its values. The kernel also decides which model counts as best.
-        estimator: "complete" (all pairs of rows), "incomplete" (each row with some others: far cheaper, nearly as
-            powerful), "landmarks" (for very many rows: near-linear, with the target of "complete" and nearly its
-            power), "block" (all pairs within blocks), "linear" (n/2 pairs) or "auto" (chosen by the sizes; the result
-            says which), or a value such as `Landmarks(count=500)`. For samples, all but "complete" and
-            "landmarks" need equal sizes.
-        alpha: the level of the test.
-        correction: "by", "bh", "holm", "bonferroni", "none" or "auto"; None is BY for relmulti, and none otherwise.
-        margin: a difference δ ≥ 0, in the units of the discrepancy, that does not matter. The test is then of "worse by
-            more than δ", and the result says which models are shown to be equivalent within δ. Its `yardstick`, how far
-            two halves of the data are apart, helps to choose δ.
-        dependence: "independent" samples, "shared" (models from common random numbers or prompts) or "paired" (with the
-            reference rows too); "chain" for Markov chains against a density.
-        groups: for rows that come in groups (completions of a prompt, frames of a video), a mapping of model names and
-            "reference" to labels, one per row; one array of labels for densities, or where all are "paired".
-        given: with "loglik", covariates (n, p), a row for each row of the reference, for densities whose log_prob takes
-            y and x.
-        preset: "kid" or "cmmd" for feature vectors: prepares the rows and sets the kernel.
-        scale: how the columns of samples are scaled, by the reference: "auto" (mean and standard deviation), "robust"
-            (median and median absolute deviation), "none", or a mapping of some columns to scales. None is "auto" where
-            the reference's columns have names (data frames, .csv and .parquet files), and "none" for plain arrays.
-            With densities the scores change with the rows, and "whiten" (or "auto") makes the columns uncorrelated too,
-            by the rows of the reference, or by all draws where it is a density: its default if no bandwidth is given.
-            "loglik" is in the units of the data whatever the scale: others add one number to all models.
-        encode: for such tables, what their columns mean: `Encode(categorical=..., drop=..., missing=...)`. Text and
-            truth values are categories, dates are numbers, missing cells are values of their own.
-        rng: seed or Generator for all random choices; recorded in the result.
-        progress: None (a bar on terminals), True, False or a function of (done, total).
-        compute: how and where the sums are computed: `Compute(backend=..., executor=..., memory=..., ...)`.
+        OPTIONS
 
     Returns:
         Comparison: verdicts with p-values; ``print`` it.
@@ -244,16 +206,13 @@ def _recorded(plan: Plan, settings: Settings) -> dict[str, Any]:
     }
 
 
-_NO_TEST = ("test", "alpha", "correction", "margin")
-
-
-@shows_options(without=_NO_TEST)
+@shows_options(without=NO_TEST)
 def estimate(reference: Any, models: Any, **options: Unpack[Options]) -> JointEstimate:
     """The discrepancies of the models and their joint covariance, without a test. One model is enough.
 
     Arguments as in `compare`.
     """
-    settings = Settings.of("estimate", options, without=_NO_TEST)
+    settings = Settings.of("estimate", options, without=NO_TEST)
     with resolved(reference, models, settings, "estimating", fewest_models=1) as plan:
         for name, count in plan.data.impossible.items():
             raise InputError(

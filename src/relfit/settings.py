@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from contextvars import ContextVar
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any, TypedDict, TypeVar, cast
 
@@ -35,7 +35,7 @@ from relfit.estimators.base import (
     pair_count,
 )
 from relfit.estimators.cost import automatic_estimator, landmark_values, reconsidered, within_budget
-from relfit.estimators.designs import ESTIMATORS, Complete, Landmarks
+from relfit.estimators.designs import DEFAULT_LAGS, ESTIMATORS, Complete, Landmarks
 from relfit.estimators.groups import make_groups
 from relfit.estimators.kernel import largest_norm, resolve_candidates, resolve_kernel
 from relfit.estimators.locations import AT_LOCATIONS, AtLocations
@@ -45,10 +45,21 @@ from relfit.kernels.choice import Collection, Select, table_of
 from relfit.kernels.precomputed import Precomputed
 from relfit.kernels.standard import Gaussian
 from relfit.stats.decision import CORRECTIONS
-from relfit.stats.tests import as_test
+from relfit.stats.tests import TESTS, as_test
 from relfit.stats.tests.base import Criteria, Test
+from relfit.stats.tests.relmulti import RelMulti
 from relfit.util import __version__
-from relfit.util.checks import check_alpha, check_choice, check_margin, check_whole
+from relfit.util.checks import (
+    Choice,
+    Whole,
+    arguments,
+    check_alpha,
+    check_choice,
+    check_margin,
+    checked,
+    described,
+    option,
+)
 from relfit.util.errors import InputError
 from relfit.util.libraries import has_cuda
 from relfit.util.progress import Progress, reporting
@@ -58,54 +69,66 @@ DEPENDENCE = ("independent", "shared", "paired", "chain")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def option(default: Any, check: Callable[[Any], Any] | None = None) -> Any:
-    """A field with a check, which returns the value to use."""
-    return field(default=default, metadata={"check": check})
-
-
-def _checked(record: Any) -> None:
-    """Replace every field of a frozen record by what its check makes of it."""
-    for item in fields(record):
-        check = item.metadata.get("check")
-        if check is not None:
-            object.__setattr__(record, item.name, check(getattr(record, item.name)))
-
-
 # ── how the sums are computed ────────────────────────────────────────────────────────────────────────────────────────
 
 
+def _as_executor(value: Any) -> Any:
+    scheduler_for(value)
+    return value
+
+
+def _as_memory(value: Any) -> Any:
+    if value is not None:
+        parse_memory(value)
+    return value
+
+
+@described
 @dataclass(frozen=True)
 class Compute:
-    """How and where the sums are computed. Nothing in here changes an answer beyond rounding.
+    """How and where the sums are computed. Nothing in here changes an answer beyond rounding."""
 
-    Args:
-        backend: "numpy" computes on the CPU, and so does "numba" with compiled loops, which are faster; "torch" where
-            the data are (tensors on a CUDA device are not copied); "triton" uses fused kernels on a CUDA device, in
-            single precision; "auto" decides by where the data are, how much there is to compute and what is installed.
-            The result says which it was.
-        precision: of the kernel's values, "double" or "single", which is faster. Sums are always in double precision.
-        executor: a `dask.distributed.Client`, or any `concurrent.futures.Executor`, that computes parts of the complete
-            estimate; None uses threads. The bits do not depend on it.
-        checkpoint: a file that holds finished parts of the complete estimate: after a crash or an interrupt the same
-            call resumes from there. It is refused for other inputs or settings, and is safe to delete.
-        memory: a limit for the whole process, in bytes or such as "2GB": larger files are read a part at a time, with
-            the same answer. What must be held and does not fit, such as the levels of a column with very many, raises
-            an error. None reads everything but .npy files into memory.
-        threads: the number of threads; None uses every core.
-    """
-
-    backend: str = option("auto", lambda v: check_choice("backend", v, BACKENDS))
-    precision: str = option("double", lambda v: check_choice("precision", v, PRECISIONS))
-    executor: Any = None
-    checkpoint: str | os.PathLike[str] | None = None
-    memory: int | str | None = None
-    threads: int | None = option(None, lambda v: v if v is None else check_whole("threads", v, 1))
+    backend: str = option(
+        "auto",
+        Choice(BACKENDS),
+        "Library that computes the kernel. numba is numpy with compiled loops, which are faster; "
+        "triton uses fused kernels on a CUDA device, in single precision; auto decides by where the "
+        "data are, by their size and by what is installed.",
+        flag="--backend",
+        python='"torch" works where the data are: tensors on a CUDA device are not copied.',
+    )
+    precision: str = option(
+        "double",
+        Choice(PRECISIONS),
+        "Precision of the kernel's values; sums are always in double precision.",
+        flag="--precision",
+    )
+    executor: Any = option(
+        None,
+        _as_executor,
+        "a `dask.distributed.Client`, or any `concurrent.futures.Executor`, that computes parts of "
+        "the complete estimate. The bits do not depend on it.",
+        shown="threads",
+    )
+    checkpoint: str | os.PathLike[str] | None = option(
+        None,
+        help="Save finished parts in this file; after a crash or an interrupt the same command resumes from them.",
+        flag="--checkpoint FILE",
+        python="It is refused for other inputs or settings, and is safe to delete.",
+    )
+    memory: int | str | None = option(
+        None,
+        _as_memory,
+        "Memory that the process may use, such as 2GB; larger files are read in parts.",
+        flag="--memory SIZE",
+        shown="files are read whole",
+        python="The answer is the same. What must be held and does not fit, such as the levels of a "
+        "column with very many, raises an error.",
+    )
+    threads: int | None = option(None, Whole(1), "the number of threads", shown="every core")
 
     def __post_init__(self) -> None:
-        _checked(self)
-        scheduler_for(self.executor)
-        if self.memory is not None:
-            parse_memory(self.memory)
+        checked(self)
 
     def runtime(self, progress: Progress | None) -> Runtime:
         """What the sums are computed with, before a backend has been chosen."""
@@ -174,6 +197,10 @@ def _as_encode(value: Any) -> Encode | None:
     raise InputError(f"encode: expected relfit.Encode(...) or None, got {type(value).__name__}")
 
 
+def _as_preset(value: Any) -> str | None:
+    return None if value is None else as_preset(value)
+
+
 class Options(TypedDict, total=False):
     """The options of `compare`, as its callers give them. `Settings` has their defaults and checks."""
 
@@ -195,51 +222,143 @@ class Options(TypedDict, total=False):
     compute: Compute | None
 
 
+# Options of a decision, which an estimate does not have.
+NO_TEST = ("test", "alpha", "correction", "margin")
+
+
 @dataclass(frozen=True)
 class Settings:
     """The options of one call, each checked."""
 
-    test: Test = option("auto", as_test)
-    discrepancy: str | MMD | KSD | AtLocations = option("auto", _as_discrepancy)
-    kernel: Kernel | Select | None = option(None, lambda v: v if v is None else as_kernel(v))
-    estimator: Estimator | None = option("complete", _as_estimator)
-    alpha: float = option(0.05, check_alpha)
-    correction: str | None = option(None, lambda v: v if v is None else check_choice("correction", v, CORRECTIONS))
-    margin: float = option(0.0, check_margin)
-    dependence: Dependence = option("independent", lambda v: check_choice("dependence", v, DEPENDENCE))
-    groups: Any = option(None)
-    given: Any = option(None)
-    preset: str | None = option(None, lambda v: v if v is None else as_preset(v))
-    scale: Scale | None = option(None, as_scale)
-    encode: Encode | None = option(None, _as_encode)
-    rng: int = option(None, make_seed)
-    progress: Any = option(None)
-    compute: Compute = option(None, _as_compute)
+    test: Test = option(
+        "auto",
+        as_test,
+        "How the models are compared. best-set finds those that could be the best; relpsi selects "
+        "the best one and tests on all rows; relmulti splits the rows; carve is relpsi with noise "
+        "added to the selection.",
+        flag="--test",
+        words=TESTS,
+        python='Also a value such as `RelMulti(select_fraction=0.5)`; "auto" is best-set. '
+        "docs/choosing.md compares them.",
+    )
+    discrepancy: str | MMD | KSD | AtLocations = option(
+        "auto",
+        _as_discrepancy,
+        "How far a model is from the data. auto is mmd for samples and ksd for densities; loglik is "
+        "the mean of -log p, for normalised densities; ume and fssd compare at some locations only, "
+        "in linear time.",
+        flag="--discrepancy",
+        words=DISCREPANCIES,
+        shown="auto",
+        python="Also a value such as `KSD(kernel)` or `UME(locations=20)`. Of several, such as "
+        '``["ksd", "loglik"]``, each gets a verdict of its own: the result is that of the first '
+        "one, and its `also` holds the others.",
+    )
+    kernel: Kernel | Select | None = option(
+        None,
+        as_kernel,
+        "The kernel. select chooses the bandwidth of a Gaussian kernel on a fifth of the rows and tests on the rest.",
+        flag="--kernel",
+        words=(*NAMED, "select"),
+        shown="gaussian",
+        python='A kernel, or the name of one ("imq"). `Select(...)` chooses one on held-out rows, '
+        "several kernels (`Collection`) are used all at once (best-set), `Precomputed(matrix)` "
+        "holds its values. The kernel also decides which model counts as best.",
+    )
+    estimator: Estimator | None = option(
+        "complete",
+        _as_estimator,
+        "Which pairs of rows are used. complete: all of them; linear: n/2; block: those within "
+        f"blocks; incomplete: {DEFAULT_LAGS} for each row; landmarks: near-linear in the rows, with "
+        "nearly the power of complete; auto: complete, or landmarks where that would take more than "
+        "about ten seconds.",
+        flag="--estimator",
+        words=(*ESTIMATORS, "auto"),
+        python="Also a value such as `Landmarks(count=500)`. For samples, all but complete and "
+        "landmarks need equal sizes.",
+    )
+    alpha: float = option(
+        0.05,
+        check_alpha,
+        "Level of the test, which is the error rate that you allow.",
+        flag="--alpha LEVEL",
+    )
+    correction: str | None = option(
+        None,
+        Choice(CORRECTIONS),
+        "How the p-values are corrected for multiple testing; stepdown (best-set) finds more than holm.",
+        flag="--correction",
+        shown=f"{RelMulti.default_correction} for relmulti, otherwise none",
+    )
+    margin: float = option(
+        0.0,
+        check_margin,
+        "Test whether a model is worse by more than DELTA, in the units of the discrepancy, and say "
+        "which models are equivalent within DELTA. The result prints how far apart sampling noise "
+        "puts two halves of the data.",
+        flag="--margin DELTA",
+    )
+    dependence: Dependence = option(
+        "independent",
+        Choice(DEPENDENCE),
+        "How the samples depend on each other. shared: the models used the same prompts or random "
+        "numbers; paired: their rows match those of the reference too; chain: each sample is a "
+        "Markov chain.",
+        flag="--dependence",
+    )
+    groups: Any = option(
+        None,
+        help="Rows with the same label belong together.",
+        flag="--groups COLUMN|FILE",
+        python="These are completions of a prompt, for example, or frames of a video. A mapping of "
+        'model names and "reference" to labels, one per row; one array of labels for densities, or '
+        "where all are paired.",
+    )
+    given: Any = option(
+        None,
+        help="With loglik, covariates of densities of y given x, a row for each row of the reference.",
+        flag="--given FILE",
+        python="The densities' log_prob takes y and x.",
+    )
+    preset: str | None = option(
+        None,
+        _as_preset,
+        "A kernel for feature vectors. kid is a cubic polynomial; cmmd is a Gaussian kernel of "
+        "bandwidth 10 on rows of unit length.",
+        flag="--preset",
+    )
+    scale: Scale | None = option(
+        None,
+        as_scale,
+        "How columns are scaled, by the reference. auto: mean and standard deviation; robust: median "
+        "and median absolute deviation; whiten: for densities, uncorrelated too; or scales of some "
+        "columns (age=10,income=5000), the others as auto.",
+        flag="--scale auto|none|robust|whiten|LIST",
+        shown="auto where columns have names, whiten for draws against a density, otherwise none",
+        python='In Python the scales are a mapping. "loglik" is in the units of the data whatever '
+        "the scale: others add one number to all models.",
+    )
+    encode: Encode | None = option(
+        None,
+        _as_encode,
+        "What the columns of tables mean: `Encode(categorical=..., drop=..., missing=...)`. Text and "
+        "truth values are categories, dates are numbers, missing cells are values of their own.",
+    )
+    rng: int = option(None, make_seed, "Seed or Generator for all random choices, recorded in the result.")
+    progress: Any = option(None, help="None (a bar on terminals), True, False or a function of (done, total).")
+    compute: Compute = option(
+        None,
+        _as_compute,
+        "How and where the sums are computed: `Compute(backend=..., executor=..., memory=..., ...)`.",
+    )
 
     def __post_init__(self) -> None:
-        _checked(self)
+        checked(self)
         if isinstance(self.discrepancy, MMD | KSD | AtLocations) and self.discrepancy.kernel is not None:
             if self.kernel is not None:
                 raise InputError("kernel: expected it once, got it both in kernel= and in discrepancy=")
             object.__setattr__(self, "kernel", as_kernel(self.discrepancy.kernel))
-        if self.preset is not None and self.kernel is not None:
-            raise InputError("kernel: expected it once, got it both in kernel= and in preset=")
-        if (self.scale not in (None, "none") or self.encode is not None) and self.plain:
-            raise InputError(
-                "scale and encode: a preset or a precomputed kernel takes rows as they are; leave them out"
-            )
-        ordered = self.groups is not None or self.dependence != "independent"
-        if ordered and self.encode is not None and self.encode.missing == "drop":
-            raise InputError('missing="drop": would take rows out of their order or group; use "flag" or "refuse"')
-        _check_test_and_kernel(self)
-        if self.at_locations is not None:
-            _check_locations(self)
-        if self.discrepancy == "loglik":
-            _check_likelihood(self)
-        elif self.given is not None:
-            raise InputError('given: covariates belong to discrepancy="loglik"; say so, or leave them out')
-        if self.compute.memory is not None:
-            _check_memory(self)
+        _refuse_combinations(self)
 
     @classmethod
     def of(cls, call: str, options: Any, *, without: Sequence[str] = (), also: Sequence[str] = ()) -> Settings:
@@ -295,102 +414,144 @@ class Settings:
         return Criteria(self.alpha, correction, self.margin, self.seed)
 
 
-def _check_test_and_kernel(settings: Settings) -> None:
-    """Refuse tests and kernels that cannot be combined with each other, or with the dependence or the groups."""
-    test, kernel, at, chain = settings.test, settings.kernel, settings.at_locations, settings.dependence == "chain"
+def _facts(settings: Settings) -> dict[str, Any]:
+    """What FORBIDDEN asks about settings: true for what was asked for."""
+    test, kernel, compute = settings.test, settings.kernel, settings.compute
+    estimator, at, preset = settings.estimator, settings.at_locations, settings.preset
     several, select = isinstance(kernel, Collection), isinstance(kernel, Select)
-    if settings.correction == "stepdown" and not test.steps_down:
-        raise InputError(f'correction="stepdown": belongs to test="best-set", got test="{test.name}"; use "holm"')
-    if chain and test.split is not None:
-        raise InputError(f'test="{test.name}": splits rows at random, which a chain does not allow; use another test')
-    if chain and several:
-        raise InputError(
-            'kernel: several kernels in one test cannot be combined with dependence="chain", whose batches depend '
-            "on the kernel; name one"
-        )
-    if several and (settings.margin or not test.implements("decide_under_all")):
-        came = f"margin={settings.margin:g}" if test.implements("decide_under_all") else f'test="{test.name}"'
-        raise InputError(
-            f'kernel: several kernels in one test need test="best-set" without a margin, got {came}; '
-            'kernel="select" chooses one of them for any test'
-        )
-    if chain and select:
-        raise InputError('kernel="select": holds out rows at random, which a chain does not allow; name a kernel')
-    # A test that splits the rows chooses the locations first; the others choose the kernel first.
-    unknown = several or (select and test.split is not None)
-    if at is not None and at.choose == "optimise" and unknown:
-        raise InputError('choose="optimise": needs one kernel, got several to choose from or to combine; name one')
-    if settings.groups is not None and (select or settings.table is not None):
-        raise InputError('groups: cannot be combined with kernel="select" or a precomputed kernel; name a kernel')
-
-
-def _check_locations(settings: Settings) -> None:
-    name, compute, estimator = settings.discrepancy_name, settings.compute, settings.estimator
-    if isinstance(estimator, PairDesign | Landmarks):
-        raise InputError(f"estimator: {name} has its own, which is linear in the rows; leave out {estimator.name!r}")
-    if isinstance(estimator, Complete) and estimator.variance != "auto":
-        raise InputError(f"variance={estimator.variance!r}: {name} has its own covariance; leave it out")
-    if settings.groups is not None:
-        raise InputError(f"groups: cannot be combined with {name}; use mmd or ksd, or give one row for each group")
-    if settings.table is not None:
-        raise InputError(f"kernel: {name} needs its values at the locations, which a precomputed matrix does not hold")
-    if compute.backend not in ("auto", "numpy") or compute.precision != "double":
-        came = f"backend={compute.backend!r}, precision={compute.precision!r}"
-        raise InputError(f"backend: {name} works in numpy and in double precision, got {came}; leave both out")
-    if compute.checkpoint is not None:
-        raise _no_checkpoint(name)
-
-
-def _no_checkpoint(name: str) -> InputError:
-    reason = "keeps the complete estimate and the one by landmarks"
-    return InputError(f"checkpoint: {reason}; {name} is quick, so leave it out")
-
-
-def _check_likelihood(settings: Settings) -> None:
-    """Refuse what belongs to kernels and pairs of rows."""
-    name = _not_of_likelihood(settings)
-    if name is not None:
-        raise InputError(f"{name}: loglik is a mean over rows and has no use for it; leave it out")
-
-
-def _not_of_likelihood(settings: Settings) -> str | None:
-    """An option that was given and belongs to kernels and pairs of rows."""
-    compute, estimator = settings.compute, settings.estimator
-    plain = estimator is None or estimator == Complete()
-    others = {
-        "kernel": settings.kernel is not None,
-        "preset": settings.preset is not None,
-        "estimator": not plain,
-        "backend": compute.backend not in ("auto", "numpy"),
-        "precision": compute.precision != "double",
-        "checkpoint": compute.checkpoint is not None,
-    }
-    return next((name for name, is_set in others.items() if is_set), None)
-
-
-def _check_memory(settings: Settings) -> None:
-    """Refuse what needs all rows at once, or rows elsewhere than in memory or files."""
-    whole = {
+    one_kernel_later = several or (select and test.split is not None)
+    unit_length = preset is not None and PRESETS[preset].unit_length
+    return {
+        "stepdown": settings.correction == "stepdown" and not test.steps_down,
+        "splits": test.split is not None,
+        "chain": settings.dependence == "chain",
+        "ordered": settings.groups is not None or settings.dependence != "independent",
         "groups": settings.groups is not None,
         "given": settings.given is not None,
-        'dependence="chain"': settings.dependence == "chain",
-        "a precomputed kernel": settings.table is not None,
-        f"preset={settings.preset!r}": settings.preset is not None and PRESETS[settings.preset].unit_length,
-        f"backend={settings.compute.backend!r}": settings.compute.backend in ("torch", "triton"),
+        "preset": preset is not None,
+        "preset of unit length": unit_length,
+        "columns": settings.scale not in (None, "none") or settings.encode is not None,
+        "drops rows": settings.encode is not None and settings.encode.missing == "drop",
+        "plain rows": settings.plain,
+        "kernel": kernel is not None,
+        "precomputed": settings.table is not None,
+        "several": several,
+        "select": select,
+        "select or precomputed": select or settings.table is not None,
+        "margin": settings.margin > 0.0,
+        "one kernel only": not test.implements("decide_under_all"),
+        # A test that splits the rows chooses the locations first; the others choose the kernel first.
+        "optimised locations of several kernels": at is not None and at.choose == "optimise" and one_kernel_later,
+        "locations": at is not None,
+        "design": isinstance(estimator, PairDesign | Landmarks),
+        "estimator": estimator not in (None, Complete()),
+        "variance": isinstance(estimator, Complete) and estimator.variance != "auto",
+        "likelihood": settings.discrepancy == "loglik",
+        "no likelihood": settings.discrepancy != "loglik",
+        "backend": compute.backend not in ("auto", "numpy"),
+        "precision": compute.precision != "double",
+        "not numpy in double": compute.backend not in ("auto", "numpy") or compute.precision != "double",
+        "checkpoint": compute.checkpoint is not None,
+        "on a device": compute.backend in ("torch", "triton"),
+        "memory": compute.memory is not None,
     }
-    what = next((words for words, is_set in whole.items() if is_set), None)
-    if what is not None:
-        raise InputError(f"memory: cannot be combined with {what}, which needs all rows at once; leave out one of them")
+
+
+_KERNEL_OPTIONS = ("kernel", "preset", "estimator", "backend", "precision", "checkpoint")
+_AT_ONCE = {
+    "groups": "groups",
+    "given": "given",
+    "chain": 'dependence="chain"',
+    "precomputed": "a precomputed kernel",
+    "preset of unit length": "preset={preset!r}",
+    "on a device": "backend={backend!r}",
+}
+# Combinations of options that are refused: facts that hold together, and what is then said.
+FORBIDDEN = {
+    "preset + kernel": "kernel: expected it once, got it both in kernel= and in preset=",
+    "columns + plain rows": (
+        "scale and encode: a preset or a precomputed kernel takes rows as they are; leave them out"
+    ),
+    "ordered + drops rows": 'missing="drop": would take rows out of their order or group; use "flag" or "refuse"',
+    "stepdown": 'correction="stepdown": belongs to test="best-set", got test="{test}"; use "holm"',
+    "chain + splits": 'test="{test}": splits rows at random, which a chain does not allow; use another test',
+    "chain + several": (
+        'kernel: several kernels in one test cannot be combined with dependence="chain", '
+        "whose batches depend on the kernel; name one"
+    ),
+    "several + one kernel only": (
+        'kernel: several kernels in one test need test="best-set" without a margin, got '
+        'test="{test}"; kernel="select" chooses one of them for any test'
+    ),
+    "several + margin": (
+        'kernel: several kernels in one test need test="best-set" without a margin, got '
+        'margin={margin:g}; kernel="select" chooses one of them for any test'
+    ),
+    "chain + select": 'kernel="select": holds out rows at random, which a chain does not allow; name a kernel',
+    "optimised locations of several kernels": (
+        'choose="optimise": needs one kernel, got several to choose from or to combine; name one'
+    ),
+    "groups + select or precomputed": (
+        'groups: cannot be combined with kernel="select" or a precomputed kernel; name a kernel'
+    ),
+    "locations + design": "estimator: {measure} has its own, which is linear in the rows; leave out {estimator!r}",
+    "locations + variance": "variance={variance!r}: {measure} has its own covariance; leave it out",
+    "locations + groups": "groups: cannot be combined with {measure}; use mmd or ksd, or give one row for each group",
+    "locations + precomputed": (
+        "kernel: {measure} needs its values at the locations, which a precomputed matrix does not hold"
+    ),
+    "locations + not numpy in double": (
+        "backend: {measure} works in numpy and in double precision, got backend={backend!r}, "
+        "precision={precision!r}; leave both out"
+    ),
+    "locations + checkpoint": (
+        "checkpoint: keeps the complete estimate and the one by landmarks; {measure} is quick, so leave it out"
+    ),
+    **{
+        f"likelihood + {name}": f"{name}: loglik is a mean over rows and has no use for it; leave it out"
+        for name in _KERNEL_OPTIONS
+    },
+    "no likelihood + given": 'given: covariates belong to discrepancy="loglik"; say so, or leave them out',
+    **{
+        f"memory + {fact}": f"memory: cannot be combined with {words}, which needs all rows at once; "
+        "leave out one of them"
+        for fact, words in _AT_ONCE.items()
+    },
+}
+
+
+def _refuse_combinations(settings: Settings) -> None:
+    """Refuse the first combination of the table that these settings are."""
+    facts = _facts(settings)
+    for together, message in FORBIDDEN.items():
+        if all(facts[name] for name in together.split(" + ")):
+            compute, estimator = settings.compute, settings.estimator
+            raise InputError(
+                message.format(
+                    test=settings.test.name,
+                    margin=settings.margin,
+                    measure=settings.discrepancy_name,
+                    preset=settings.preset,
+                    estimator=None if estimator is None else estimator.name,
+                    variance=None if estimator is None else estimator.variance,
+                    backend=compute.backend,
+                    precision=compute.precision,
+                )
+            )
+
+
+def _places(where: str, values: Iterable[type]) -> dict[str, str]:
+    """For every field of these values, where it is given."""
+    return {
+        item.name: f"{where}=relfit.{value.__name__}({item.name}=...)" for value in values for item in fields(value)
+    }
 
 
 # Keywords that are no option of a call, and what to write in their place.
 ELSEWHERE = {
-    "select_fraction": "a field of the test: test=relfit.RelMulti(select_fraction=...)",
-    "pairs": "a field of the estimator: estimator=relfit.Incomplete(pairs=...)",
-    "blocks": "a field of the estimator: estimator=relfit.Block(blocks=...)",
-    "variance": "a field of the estimator: estimator=relfit.Complete(variance=...)",
-    "shuffle": "a field of the estimator, such as estimator=relfit.Linear(shuffle=False)",
-    **{item.name: f"a field of compute: compute=relfit.Compute({item.name}=...)" for item in fields(Compute)},
+    **_places("a field of the test: test", TESTS.values()),
+    **_places("a field of the estimator: estimator", ESTIMATORS.values()),
+    **_places("a field of compute: compute", [Compute]),
     "bandwidth": "a field of the kernel: kernel=relfit.Gaussian(bandwidth=...)",
     "seed": "called rng: rng=0 makes the result repeatable",
     "random_state": "called rng: rng=0 makes the result repeatable",
@@ -403,9 +564,14 @@ ELSEWHERE = {
 
 
 def shows_options(*, without: Sequence[str] = ()) -> Callable[[F], F]:
-    """A decorator that gives a function with ``**options`` the signature that its callers see."""
+    """A decorator that gives a function with ``**options`` the signature that its callers see.
+
+    OPTIONS in its docstring becomes the description of every option.
+    """
 
     def decorate(function: F) -> F:
+        if function.__doc__ is not None:
+            function.__doc__ = function.__doc__.replace("        OPTIONS", arguments(fields(Settings)))
         signature = inspect.signature(function)
         shown_kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         named = [each for each in signature.parameters.values() if each.kind in shown_kinds]
@@ -451,6 +617,7 @@ def _loaded(
         name = "auto" if settings.estimator is None else settings.estimator.name
         check_choice(f"{settings.table.describe()}: estimator", name, ("complete", "linear"))
     preset = PRESETS.get(settings.preset or "")
+    facts = _facts(settings)
     data = load(
         reference,
         models,
@@ -468,7 +635,7 @@ def _loaded(
         # A length that was given is in the units of the data.
         target_scale="none" if settings.has_lengths else "whiten",
         needs_densities=settings.discrepancy_name in ("ksd", "fssd", "loglik"),
-        or_likelihood=settings.discrepancy == "auto" and _not_of_likelihood(settings) is None,
+        or_likelihood=settings.discrepancy == "auto" and not any(facts[name] for name in _KERNEL_OPTIONS),
     )
     kind = KINDS[data.kind]
     if preset is not None and data.kind != "samples":
@@ -628,8 +795,7 @@ def _with_backend(
 def _checkpoint(path: str | os.PathLike[str], plan: Plan) -> Checkpoint:
     data, estimate = plan.data, plan.estimate
     if isinstance(estimate.estimator, PairDesign):
-        name = estimate.estimator.name
-        raise _no_checkpoint(name)
+        raise InputError(FORBIDDEN["locations + checkpoint"].format(measure=estimate.estimator.name))
     inputs_and_settings = {
         "relfit": __version__,
         "reference": data.digests.get(None) or "a density",

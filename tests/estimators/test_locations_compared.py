@@ -127,21 +127,10 @@ def test_optimised_locations_see_what_drawn_ones_miss():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"discrepancy": "ume", "estimator": "linear"}, "estimator: ume has its own, .*; leave out 'linear'"),
         ({"discrepancy": "fssd"}, r"discrepancy='fssd': expected densities \(relfit.Density\) as models, got samples"),
         ({"discrepancy": relfit.UME(locations=np.zeros((2, 3)))}, "locations: expected 2 columns .*, got 3"),
         ({"discrepancy": relfit.UME(locations=700)}, "reference: expected at least 20 rows .*left for the test"),
         ({"discrepancy": relfit.UME(choose="optimise", fraction=0.01)}, "reference: expected at least 20 .*held out"),
-        ({"discrepancy": relfit.UME(relfit.Gaussian(1.0)), "kernel": relfit.IMQ()}, "kernel: expected it once"),
-        (
-            {"discrepancy": "ume", "groups": {"reference": np.arange(300)}},
-            "groups: cannot be combined with ume; use mmd or ksd",
-        ),
-        ({"discrepancy": "ume", "compute": relfit.Compute(backend="torch")}, "backend: ume works in numpy"),
-        (
-            {"discrepancy": relfit.UME(choose="optimise"), "kernel": "select", "test": "relmulti"},
-            'choose="optimise": needs one kernel',
-        ),
     ],
 )
 def test_refusals(options, message):

@@ -393,22 +393,6 @@ def test_a_budget_too_small_names_one_that_does(files):
     run(f"{smallest + 10}MB")
 
 
-@pytest.mark.parametrize(
-    ("options", "what"),
-    [
-        ({"groups": {"reference": np.arange(ROWS)}}, "groups"),
-        ({"preset": "cmmd"}, "cmmd"),
-        ({"compute": relfit.Compute(backend="torch", memory="1GB")}, "torch"),
-        ({"kernel": relfit.Precomputed(np.eye(4))}, "precomputed"),
-    ],
-    ids=["groups", "preset", "backend", "table"],
-)
-def test_what_needs_all_rows_is_refused(files, options, what):
-    reference = files.pop("reference")
-    options = {"compute": relfit.Compute(memory="1GB"), **options}
-    refused(lambda: relfit.compare(reference, files, **options), "memory: cannot be combined with", what)
-
-
 def test_large_files_that_must_be_read_whole_are_refused(samples, tmp_path):
     np.savez_compressed(tmp_path / "x.npz", rows=np.zeros((200_000, 10)))
     rule = "read whole, and its 17 MB are more than an eighth of memory=100 MB"

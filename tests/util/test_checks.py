@@ -5,7 +5,7 @@ import pytest
 from refusals import refused
 
 import relfit
-from relfit.util.checks import check_alpha, check_choice, check_fraction, check_level, check_margin
+from relfit.util.checks import check_alpha, check_choice, check_level, check_margin
 from relfit.util.random import make_seed
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -15,7 +15,7 @@ ODD_VALUES = [None, "a\nb", b"0.5", [0.5], np.eye(40), {"a": 1}, 1j, object(), T
 
 @pytest.mark.parametrize("value", [0.05, 0.5, np.float32(0.5), np.float64(1e-300), 1 - 1e-16])
 def test_a_level_inside_the_unit_interval_is_a_float(value):
-    for check in (check_fraction, check_level, *((check_alpha,) if value <= 0.5 else ())):
+    for check in (check_level, *((check_alpha,) if value <= 0.5 else ())):
         assert check(value) == float(value)
         assert type(check(value)) is float
 
@@ -23,7 +23,7 @@ def test_a_level_inside_the_unit_interval_is_a_float(value):
 @pytest.mark.parametrize("value", [*ODD_VALUES, 0, 1, 0.0, 1.0, -0.5, 2, np.nan, np.inf, -np.inf, 10**400])
 def test_anything_else_is_refused_by_the_name_of_its_argument(value):
     refused(lambda: check_alpha(value), "alpha: expected a number between 0 and 1, got ")
-    refused(lambda: check_fraction(value), "select_fraction: expected a number between 0 and 1, got ")
+    refused(lambda: relfit.RelMulti(value), "select_fraction: expected a number between 0 and 1, got ")
     message = refused(lambda: check_level(value), "level: expected a number between 0 and 1, got ")
     assert len(message) < 120
 

@@ -73,13 +73,13 @@ def compare_command(reference: str, models: Sequence[str], **params: Any) -> int
     check_files(params)
     _check_items(params)
     items = read_items(params["items"], params["field"], {REFERENCE: reference, **named})
-    test = options.select_test(params["test"], params["select_fraction"])
+    test = options.values_of("test", [params["test"]], params)[0]
     inputs = read_inputs(reference, named, params)
     if items is not None:
         samples = {REFERENCE: inputs.reference, **inputs.models}
         check_counts(items, {name: len(rows) for name, rows in samples.items() if isinstance(rows, np.ndarray | Table)})
     with running(params) as executor:
-        settings = {"test": test, "correction": params["correction"], **options.comparing_options(params, executor)}
+        settings = {**options.comparing_options(params, executor), "test": test}
         result = compare(inputs.reference, inputs.models, groups=inputs.groups, **settings)
     warnings = (*inputs.notes, *result.warnings)
     named_as = valid_text(Path(reference).name)
@@ -127,7 +127,7 @@ def pair_command(reference: str, a: str, b: str, **params: Any) -> int:
     check_files(params)
     inputs = read_inputs(reference, named, params)
     with running(params) as executor:
-        settings = {"test": params["test"], "groups": inputs.groups, **options.comparing_options(params, executor)}
+        settings = {"groups": inputs.groups, **options.comparing_options(params, executor)}
         result = compare_pair(inputs.reference, *inputs.models.values(), names=tuple(named), **settings)
     warnings = worded((*inputs.notes, *result.warnings))
     result = replace(result, warnings=warnings, doubts=worded(result.doubts))

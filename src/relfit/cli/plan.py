@@ -15,13 +15,12 @@ from relfit.cli.inputs import named_models, read_inputs
 from relfit.cli.outputs import check_outputs, say, say_written, worded, write_json
 from relfit.cli.sections import JSON, SectionedCommand, opt, section
 from relfit.kernels import NAMED
-from relfit.settings import DISCREPANCIES
+from relfit.settings import Settings
 from relfit.stats.joint import JointEstimate
 from relfit.stats.planning import Assumed
 from relfit.stats.tests import TESTS
 from relfit.util.errors import InputError
 from relfit.util.files import write_bytes_atomic
-from relfit.util.text import listed
 
 PICTURES = ("png", "svg", "pdf")
 
@@ -60,12 +59,8 @@ PICTURES = ("png", "svg", "pdf")
 @options.input_options
 @section(
     "Estimate of the pilot",
-    opt(
-        "--discrepancy",
-        "How far a model is from the data, as in relfit compare.  [default: auto]",
-        choices=DISCREPANCIES,
-    ),
-    opt("--kernel", "The kernel.  [default: gaussian]", choices=NAMED),
+    options.of(Settings, "discrepancy"),
+    options.of(Settings, "kernel", help="The kernel.", choices=NAMED),
     options.BANDWIDTH,
     options.PRESET,
     options.ESTIMATOR,
@@ -89,13 +84,10 @@ def plan_command(
     if form not in PICTURES:
         raise InputError(f"--plot: expected a file ending in .png, .svg or .pdf, got {plot_path!r}")
     check_outputs({"--json": json_path, "--plot": plot_path})
-    fractions = dict.fromkeys(options.SPLITTING, params["select_fraction"])
     if params["all_tests"] and params["test"]:
         raise InputError("--all-tests: expected without --test, got both; leave out one of them")
     names = TESTS if params["all_tests"] else params["test"] or ["best-set"]
-    if params["select_fraction"] is not None and not {*names} & {*options.SPLITTING}:
-        raise InputError(f"--select-fraction: belongs to {listed(options.SPLITTING, 'or', quote=str)}; give --test too")
-    chosen = [options.select_test(name, fractions.get(name)) for name in names]
+    chosen = options.values_of("test", [*names], params)
     pilot, notes = (_assumed(params), ()) if params["gap"] else _measured(reference, models, params)
     if params["gap"] and reference is not None:
         raise InputError("--gap: expected files or assumed gaps, got both; leave out one of them")

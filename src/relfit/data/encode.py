@@ -31,7 +31,7 @@ from relfit.data.files.base import check_plain
 from relfit.data.files.text import ROW_NUMBERS
 from relfit.data.tables import DATE, MOST_HELD, Cells, Table, date_text, drop_option, parsed_dates
 from relfit.util.arrays import Array, Rows, host, medians, rounds_coarsely
-from relfit.util.checks import check_choice, check_number
+from relfit.util.checks import Choice, check_number, checked, described, option
 from relfit.util.errors import InputError
 from relfit.util.files import temporary_folder
 from relfit.util.text import is_text, listed
@@ -77,32 +77,45 @@ def as_scale(value: Any) -> Scale | None:
     raise InputError(f"scale: expected one of {words}, or a mapping of columns to scales, got {reprlib.repr(value)}")
 
 
+def _column_names(argument: str, value: Any) -> tuple[str, ...]:
+    names = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Sequence) else (None,)
+    if not all(map(is_text, names)):
+        raise InputError(f"{argument}: expected names of columns, got {reprlib.repr(value)}")
+    return names
+
+
+@described
 @dataclass(frozen=True)
 class Encode:
-    """What the columns of tables mean, where that is not to be guessed.
+    """What the columns of tables mean, where that is not to be guessed."""
 
-    Args:
-        categorical: columns whose values are levels, such as codes written as numbers.
-        drop: columns to leave out.
-        missing: "flag" (a missing cell is a value of its own), "drop" (rows with missing cells are left out) or
-            "refuse".
-        metadata: SDV's metadata, as a JSON file or a dictionary: says which columns are numbers, categories, dates or
-            ids.
-    """
-
-    categorical: Sequence[str] = ()
-    drop: Sequence[str] = ()
-    missing: str = "flag"
-    metadata: Any = None
+    categorical: Sequence[str] = option(
+        (),
+        lambda value: _column_names("categorical", value),
+        "Columns whose values are levels, such as codes written as numbers.",
+        flag="--categorical LIST",
+    )
+    drop: Sequence[str] = option(
+        (),
+        lambda value: _column_names("drop", value),
+        "Columns to leave out, by name.",
+        flag="--drop LIST",
+    )
+    missing: str = option(
+        "flag",
+        Choice(MISSING),
+        "Missing cells: flag makes them values of their own, drop leaves out rows with one.",
+        flag="--missing",
+    )
+    metadata: Any = option(
+        None,
+        help="SDV's metadata, which say what the columns hold.",
+        flag="--metadata FILE.json",
+        python="A JSON file or a dictionary.",
+    )
 
     def __post_init__(self) -> None:
-        for argument in ("categorical", "drop"):
-            value = getattr(self, argument)
-            names = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Sequence) else (None,)
-            if not all(map(is_text, names)):
-                raise InputError(f"{argument}: expected names of columns, got {reprlib.repr(value)}")
-            object.__setattr__(self, argument, names)
-        check_choice("missing", self.missing, MISSING)
+        checked(self)
         if self.metadata is not None and not isinstance(self.metadata, str | os.PathLike | Mapping):
             raise InputError(f"metadata: expected a JSON file or a dictionary, got {reprlib.repr(self.metadata)}")
 

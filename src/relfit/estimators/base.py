@@ -15,6 +15,7 @@ from relfit.data.load import Data, require_rows
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import Psi
 from relfit.util.arrays import Array, Rows
+from relfit.util.checks import checked
 from relfit.util.errors import InputError
 
 Dependence = Literal["independent", "shared", "paired", "chain"]
@@ -164,6 +165,9 @@ class Estimator(ABC):
     fewest_selection_rows: ClassVar[int] = 5
     # Numbers held for every model and row of the reference, and for every row of a model that contributes by itself.
     numbers_kept: ClassVar[int]
+
+    def __post_init__(self) -> None:
+        checked(self)
 
     def check_rows(self, rows: int, models: int, *, selection: bool) -> None:  # noqa: B027  (most refuse nothing)
         """Refuse options that do not fit samples of this size and a joint covariance of so many models."""

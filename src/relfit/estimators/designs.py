@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -23,7 +23,7 @@ from relfit.estimators.base import Estimates, Estimator, PairDesign, PairSource,
 from relfit.estimators.pairkernel import STEP, Part
 from relfit.stats.joint import Psi, centred, mixed, positive_part
 from relfit.util.arrays import Array, Rows
-from relfit.util.checks import check_choice, check_whole
+from relfit.util.checks import Choice, Whole, described, option
 from relfit.util.errors import InputError
 from relfit.util.random import stream
 
@@ -57,33 +57,36 @@ MOST_LANDMARKS = 1500
 VARIANCES = ("auto", "projection")
 
 
+def shuffled() -> Any:
+    """The option of designs that pair rows by their places."""
+    help = "whether the rows are taken in random order, and not in the order given"
+    return option(True, None, help, kw_only=True)
+
+
+@described
 @dataclass(frozen=True)
 class Complete(Estimator):
-    """All pairs of rows.
+    """All pairs of rows."""
 
-    Args:
-        variance: "auto" (the law with its first- and second-order parts for the best set and RelMulti, otherwise
-            projection) or "projection" (first-order theory, conservative for models close to the data).
-    """
-
-    variance: str = "auto"
+    variance: str = option(
+        "auto",
+        Choice(VARIANCES),
+        "how the variance is estimated. auto is the law with first- and second-order parts for the "
+        "best set and RelMulti, and projection for the other tests. projection is conservative for "
+        "models close to the data.",
+        flag="--variance",
+    )
 
     name: ClassVar[str] = "complete"
     numbers_kept: ClassVar[int] = 6
 
-    def __post_init__(self) -> None:
-        check_choice("variance", self.variance, VARIANCES)
 
-
+@described
 @dataclass(frozen=True)
 class Linear(PairDesign):
-    """The disjoint pairs (0,1), (2,3), … of rows: O(n) kernel evaluations.
+    """The disjoint pairs (0,1), (2,3), … of rows: O(n) kernel evaluations."""
 
-    Args:
-        shuffle: False takes the rows in the order given, not in random order.
-    """
-
-    shuffle: bool = field(default=True, kw_only=True)
+    shuffle: bool = shuffled()
 
     name: ClassVar[str] = "linear"
     fewest_rows: ClassVar[int] = 40
@@ -109,26 +112,25 @@ class Linear(PairDesign):
         return Estimates(values, Psi(h - values), notes=odd)
 
 
+@described
 @dataclass(frozen=True)
 class Block(PairDesign):
-    """All pairs of rows within blocks.
+    """All pairs of rows within blocks."""
 
-    Args:
-        blocks: the number of blocks; None is √n, but at least 40 and at least 5 for each model.
-        shuffle: False takes the rows in the order given, not in random order.
-    """
-
-    blocks: int | None = None
-    shuffle: bool = field(default=True, kw_only=True)
+    blocks: int | None = option(
+        None,
+        Whole(1),
+        "the number of blocks",
+        flag="--blocks NUMBER",
+        shown=f"√n, at least {FEWEST_BLOCKS}",
+        python=f"There are at least {BLOCKS_PER_MODEL} for each model.",
+    )
+    shuffle: bool = shuffled()
 
     name: ClassVar[str] = "block"
     fewest_rows: ClassVar[int] = 40
     fewest_selection_rows: ClassVar[int] = 10
     numbers_kept: ClassVar[int] = 4
-
-    def __post_init__(self) -> None:
-        if self.blocks is not None:
-            check_whole("blocks", self.blocks, 1)
 
     def check_rows(self, rows: int, models: int, *, selection: bool) -> None:
         """Refuse blocks of one row, and too few blocks for the joint covariance of so many models."""
@@ -154,24 +156,23 @@ class Block(PairDesign):
         return replace(estimates, notes=(f"block estimator: {n // size} blocks of {size} rows{unused}",))
 
 
+@described
 @dataclass(frozen=True)
 class Incomplete(PairDesign):
-    """Each row with some others: far cheaper than all pairs, and nearly as powerful.
+    """Each row with some others: far cheaper than all pairs, and nearly as powerful."""
 
-    Args:
-        pairs: the number of pairs of rows, rounded to whole pairs per row; None is 25 per row.
-        shuffle: False takes the rows in the order given, not in random order.
-    """
-
-    pairs: int | None = None
-    shuffle: bool = field(default=True, kw_only=True)
+    pairs: int | None = option(
+        None,
+        Whole(1),
+        "the number of pairs",
+        flag="--pairs NUMBER",
+        shown=f"{DEFAULT_LAGS} for each row",
+        python="It is rounded to whole pairs for each row.",
+    )
+    shuffle: bool = shuffled()
 
     name: ClassVar[str] = "incomplete"
     numbers_kept: ClassVar[int] = 4
-
-    def __post_init__(self) -> None:
-        if self.pairs is not None:
-            check_whole("pairs", self.pairs, 1)
 
     def check_rows(self, rows: int, models: int, *, selection: bool) -> None:
         lags_of(rows, self.pairs)
@@ -187,19 +188,25 @@ class Incomplete(PairDesign):
         return replace(incomplete(source, lags, runtime), notes=(note,))
 
 
+@described
 @dataclass(frozen=True)
 class Landmarks(Estimator):
-    """Near-linear in the rows, with the target of the complete estimate and nearly its variance.
+    """Near-linear in the rows, with the target of the complete estimate and nearly its variance."""
 
-    Args:
-        count: the number of landmarks; None chooses it on some rows.
-        residual_pairs: the pairs of rows, of each sample with each, that measure what the landmarks miss, rounded up to
-            whole rows that are compared with all others; None chooses them so that they add less than 5% to the
-            variance.
-    """
-
-    count: int | None = None
-    residual_pairs: int | None = None
+    count: int | None = option(
+        None,
+        Whole(1),
+        "how many there are",
+        flag="--landmarks NUMBER",
+        shown="chosen on some rows",
+    )
+    residual_pairs: int | None = option(
+        None,
+        Whole(1),
+        "the pairs of rows that measure what the landmarks miss, rounded up to a whole number for each row, at least 2",
+        flag="--residual-pairs NUMBER",
+        shown="so many that they add less than 5% to the variance",
+    )
 
     name: ClassVar[str] = "landmarks"
     numbers_kept: ClassVar[int] = 4
@@ -208,11 +215,6 @@ class Landmarks(Estimator):
         """The kernel matrix of the landmarks, its eigenvectors and the work of computing them; the rows asked for."""
         asked = min(self.count or 0, rows) + min((self.residual_pairs or 0) // rows, rows)
         return 48 * min(most_landmarks(self), models * rows) ** 2 + 40 * width * asked
-
-    def __post_init__(self) -> None:
-        for name, value in (("count", self.count), ("residual_pairs", self.residual_pairs)):
-            if value is not None:
-                check_whole(name, value, 1)
 
 
 def most_landmarks(estimator: Landmarks) -> int:

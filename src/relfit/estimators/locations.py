@@ -26,7 +26,7 @@ from relfit.estimators.pairkernel import PairKernel, squared_distances
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import JointEstimate, Psi, centred
 from relfit.util.arrays import Array, Rows, host
-from relfit.util.checks import check_choice, check_number, check_whole
+from relfit.util.checks import Choice, Fraction, check_whole, checked, described, option
 from relfit.util.errors import InputError
 from relfit.util.random import stream
 
@@ -45,34 +45,43 @@ Scores = Callable[[slice], Sequence[Array]]
 RowsOf = Mapping[str | None, Rows]
 
 
+def _as_locations(value: Any) -> Any:
+    """The number of locations, or the locations themselves as an array."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return check_whole("locations", value, 1)
+    if value is None or isinstance(value, bool | float | str):
+        raise InputError(f"locations: expected a number or an array (J, d), got {reprlib.repr(value)}")
+    return as_rows("locations", value)
+
+
 @dataclass(frozen=True, eq=False)
 class AtLocations:
-    """A discrepancy at J locations.
+    """A discrepancy at J locations."""
 
-    Args:
-        kernel: None is Gaussian with the median bandwidth.
-        locations: their number J, or the locations themselves, an array (J, d) chosen without these data.
-        choose: "data" draws them from the rows, "optimise" picks those at which the models are best told apart on
-            held-out rows. Either way the rows used are left out of the test.
-        fraction: the fraction of the rows that "optimise" holds out, at most 2,000 rows of each sample.
-    """
-
-    kernel: Kernel | None = None
-    locations: Any = 10
-    choose: str = "data"
-    fraction: float = 0.2
+    kernel: Kernel | None = option(None, help="the kernel", shown="Gaussian with the median bandwidth")
+    locations: Any = option(
+        10,
+        _as_locations,
+        "the number of locations",
+        flag="--locations NUMBER",
+        python="Or the locations themselves, an array (J, d) chosen without these data.",
+    )
+    choose: str = option(
+        "data",
+        Choice(CHOICES),
+        'how they are chosen. "data" draws them from the rows; "optimise" picks those at which the '
+        "models are best told apart on held-out rows. Either way the rows used are left out of the test.",
+    )
+    fraction: float = option(
+        0.2,
+        Fraction(),
+        'the fraction of the rows that "optimise" holds out, at most 2,000 rows of each sample',
+    )
 
     def __post_init__(self) -> None:
-        check_choice("choose", self.choose, CHOICES)
-        check_number("fraction", self.fraction, 0.0, 1.0, "a number between 0 and 1")
-        if isinstance(self.locations, int | np.integer) and not isinstance(self.locations, bool):
-            check_whole("locations", self.locations, 1)
-            return
-        if self.locations is None or isinstance(self.locations, bool | float | str):
-            raise InputError(f"locations: expected a number or an array (J, d), got {reprlib.repr(self.locations)}")
-        if self.choose != "data":
+        checked(self)
+        if self.given is not None and self.choose != "data":
             raise InputError("choose: cannot be combined with given locations; leave it out, or give only their number")
-        object.__setattr__(self, "locations", as_rows("locations", self.locations))
 
     @property
     def given(self) -> Array | None:
@@ -85,6 +94,7 @@ class AtLocations:
         return int(self.locations) if self.given is None else len(self.given)
 
 
+@described
 class UME(AtLocations):
     """Squared difference of the mean embeddings of a sample and the data at J locations; linear in the rows.
 
@@ -95,6 +105,7 @@ class UME(AtLocations):
     """
 
 
+@described
 class FSSD(AtLocations):
     """Squared finite-set Stein discrepancy of a density at J locations; linear in the rows.
 

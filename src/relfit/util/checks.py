@@ -1,26 +1,147 @@
-"""Checks of options that are one number or one word."""
+"""Options described once: each field of a record has its default, its check and a sentence of help.
+
+A record of options is a frozen dataclass whose fields say all that others need to know about them::
+
+    @described
+    @dataclass(frozen=True)
+    class Block(Estimator):
+        blocks: int | None = option(None, Whole(1), "the number of blocks", shown="√n")
+
+`checked` refuses wrong values, `described` lists the fields in the docstring, from which the page of
+the API is made, and `relfit.cli.options` makes options of the command line.
+"""
 
 from __future__ import annotations
 
 import re
 import reprlib
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import Field, dataclass, field, fields
 from difflib import get_close_matches
-from typing import Any
+from textwrap import fill
+from typing import Any, TypeVar
 
 import numpy as np
 
 from relfit.util.errors import InputError
 
-_BETWEEN = "a number between 0 and 1"
+T = TypeVar("T")
 
+_BETWEEN = "a number between 0 and 1"
 
 # Choices of options that were removed, and what to use in place of them; to be deleted in version 0.4.
 REMOVED = {
     "nystroem": 'use estimator="landmarks", which is unbiased for the MMD²',
     "corrected": 'use variance="auto", which counts the second-order part once',
 }
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of these words."""
+
+    words: Collection[str]
+
+    def __call__(self, argument: str, value: Any) -> str:
+        return check_choice(argument, value, self.words)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole number of at least `fewest`."""
+
+    fewest: int
+
+    def __call__(self, argument: str, value: Any) -> int:
+        return check_whole(argument, value, self.fewest)
+
+
+@dataclass(frozen=True)
+class Fraction:
+    """A number strictly between 0 and 1."""
+
+    def __call__(self, argument: str, value: Any) -> float:
+        return check_number(argument, value, 0.0, 1.0, _BETWEEN)
+
+
+Constraint = Choice | Whole | Fraction
+
+
+def option(
+    default: Any,
+    check: Constraint | Callable[[Any], Any] | None = None,
+    help: str = "",
+    *,
+    python: str = "",
+    flag: str = "",
+    shown: str = "",
+    words: Iterable[str] = (),
+    kw_only: bool = False,
+) -> Any:
+    """A field of a record of options.
+
+    Args:
+        default: None passes every constraint where it is the default.
+        check: a constraint, or a function of the value; it returns the value to use.
+        help: what the option does, for the command line and the docstring.
+        python: what values it can have in Python besides, for the docstring.
+        flag: its name on the command line with what follows, such as "--alpha LEVEL"; without one
+            the field is no option there.
+        shown: the default in words, where that is None.
+        words: the choices on the command line, where the check is a function.
+        kw_only: as in `dataclasses.field`.
+    """
+    words = check.words if isinstance(check, Choice) else tuple(words)
+    told = {"help": help, "python": python, "flag": flag, "shown": shown, "words": words}
+    return field(default=default, metadata={"check": check, **told}, kw_only=kw_only)
+
+
+def flagged(record: Any) -> list[Field[Any]]:
+    """The fields of a record that are options of the command line."""
+    return [item for item in fields(record) if item.metadata.get("flag")]
+
+
+def checked(record: Any) -> None:
+    """Replace every field of a frozen record by what its check makes of it."""
+    for item in fields(record):
+        value = _checked(item, getattr(record, item.name))
+        object.__setattr__(record, item.name, value)
+
+
+def _checked(item: Field[Any], value: Any) -> Any:
+    check = item.metadata.get("check")
+    if check is None:
+        return value
+    if not isinstance(check, Constraint):
+        return check(value)
+    return value if value is None and item.default is None else check(item.name, value)
+
+
+def described(record: type[T]) -> type[T]:
+    """Add what the fields say of themselves to the docstring of a record."""
+    if record.__doc__ is not None:
+        lines = arguments(fields(record))  # type: ignore[arg-type]
+        record.__doc__ = f"{record.__doc__.rstrip()}\n\n    Args:\n{lines}"
+    return record
+
+
+def arguments(items: Iterable[Field[Any]]) -> str:
+    """The lines of a docstring about the fields that have a help."""
+    lines = []
+    for item in items:
+        told = item.metadata
+        if not told.get("help"):
+            continue
+        default = f"Default: {told['shown']}." if told["shown"] else ""
+        said = " ".join(part for part in (_sentence(told["help"]), told["python"], default) if part)
+        name = f"        {item.name}: "
+        lines.append(fill(said, 100, initial_indent=name, subsequent_indent=" " * 12))
+    return "\n".join(lines)
+
+
+def _sentence(text: str) -> str:
+    return f"{text.rstrip('.')}."
 
 
 def check_choice(argument: str, value: Any, choices: Collection[str]) -> str:
@@ -68,11 +189,6 @@ def check_alpha(alpha: Any) -> float:
 def check_level(level: Any) -> float:
     """A confidence level, which must lie strictly between 0 and 1."""
     return check_number("level", level, 0.0, 1.0, _BETWEEN)
-
-
-def check_fraction(fraction: Any) -> float:
-    """The fraction of rows used for selection, which must lie strictly between 0 and 1."""
-    return check_number("select_fraction", fraction, 0.0, 1.0, _BETWEEN)
 
 
 def check_margin(margin: Any) -> float:

@@ -50,6 +50,7 @@ from relfit.stats.joint import JointEstimate
 from relfit.stats.maxt import Maxima
 from relfit.stats.truncnorm import selective_lower_bound
 from relfit.util.arrays import Array, Rows
+from relfit.util.checks import checked
 from relfit.util.errors import InputError
 
 # Parts of what several tests say about themselves.
@@ -201,6 +202,9 @@ class Test(ABC):
                 f'test="{cls.name}")'
             )
         return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        checked(self)
 
     @abstractmethod
     def decide(self, joint: JointEstimate, criteria: Criteria, selection: JointEstimate | None = None) -> Decision:

@@ -12,7 +12,7 @@ from relfit.stats.decision import Decision, decided_against, gaps_to, lowest, si
 from relfit.stats.joint import JointEstimate
 from relfit.stats.tests.base import FALSE_POSITIVE_RATE, Criteria, Test, Trials, Words
 from relfit.util.arrays import Array, Rows
-from relfit.util.checks import check_fraction
+from relfit.util.checks import Fraction, described, option
 
 _AUTO_NOTES = {
     "bh": "Benjamini–Hochberg, because no two differences to the selected model are negatively correlated",
@@ -20,18 +20,21 @@ _AUTO_NOTES = {
 }
 
 
+@described
 @dataclass(frozen=True)
 class RelMulti(Test):
     """RelMulti of Lim, Yamada, Schölkopf and Jitkrittum (2019): data splitting.
 
     A random fraction of the rows selects the model with the smallest estimate; the other rows test every other model
     against it. With its default correction (Benjamini–Yekutieli) it controls the false discovery rate.
-
-    Args:
-        select_fraction: the fraction of the rows that selects.
     """
 
-    select_fraction: float = 0.25
+    select_fraction: float = option(
+        0.25,
+        Fraction(),
+        "the fraction of the rows that selects the best model",
+        flag="--select-fraction FRACTION",
+    )
 
     name = "relmulti"
     words = Words(
@@ -54,9 +57,6 @@ class RelMulti(Test):
     auto_correction = "auto"
     selects = True
     both_parts = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "select_fraction", check_fraction(self.select_fraction))
 
     @property
     def split(self) -> float:  # type: ignore[override]
