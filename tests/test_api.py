@@ -63,12 +63,6 @@ def test_the_same_seed_gives_the_same_json_byte_for_byte(options):
     assert len(texts) == 1
 
 
-def test_another_seed_gives_another_split():
-    reference, models = samples()
-    one, two = (relfit.compare(reference, models, test="relmulti", rng=seed) for seed in (1, 2))
-    assert (one.discrepancy != two.discrepancy).all()
-
-
 def test_no_seed_draws_one_and_records_it():
     reference, models = samples()
     first = relfit.compare(reference, models, test="relmulti")
@@ -146,19 +140,6 @@ def test_orders_do_not_depend_on_the_company():
     assert (few["a"] != few[None]).any()
 
 
-def test_discrepancy_values_carry_a_kernel():
-    reference, models = samples()
-    a = relfit.compare(reference, models, discrepancy=relfit.MMD(relfit.IMQ()), rng=0)
-    b = relfit.compare(reference, models, discrepancy="mmd", kernel=relfit.IMQ(), rng=0)
-    assert a.to_json() == b.to_json()
-    with pytest.raises(relfit.InputError, match=r"a density \(relfit.Density\) on one side, got samples"):
-        relfit.compare(reference, models, discrepancy=relfit.KSD())
-    with pytest.raises(relfit.InputError, match="cannot be sampled"):
-        relfit.compare(reference, densities(), discrepancy="mmd")
-    with pytest.raises(relfit.InputError, match="both"):
-        relfit.compare(reference, models, discrepancy=relfit.MMD(relfit.IMQ()), kernel=relfit.IMQ())
-
-
 def test_pair_tests_agree_with_the_joint_estimate():
     reference, models = samples()
     joint = relfit.estimate(reference, {"d": models["d"], "a": models["a"]}, rng=0)
@@ -178,15 +159,6 @@ def test_pair_tests_agree_with_the_joint_estimate():
     projection = relfit.Complete(variance="projection")
     plain_z = relfit.compare_pair(reference, models["d"], models["a"], estimator=projection, rng=0)
     assert plain.pvalue == pytest.approx(2 * plain_z.pvalue, rel=1e-9)
-
-
-def test_file_names_are_models_too(tmp_path):
-    reference, models = samples()
-    np.save(tmp_path / "reference.npy", reference)
-    for name, rows in models.items():
-        np.save(tmp_path / f"{name}.npy", rows)
-    from_files = relfit.compare(tmp_path / "reference.npy", {k: str(tmp_path / f"{k}.npy") for k in models}, rng=0)
-    assert from_files.to_json() == relfit.compare(reference, models, rng=0).to_json()
 
 
 def test_progress_is_reported_to_a_function():

@@ -11,7 +11,7 @@ import relfit
 from relfit.checks.robustness import LONGEST, changes, estimates_at, near_estimates
 from relfit.compute.backend import Job, NumpyBackend
 from relfit.compute.nearby import NearbyBackend
-from relfit.report.gate import gate_markdown, judge, judge_pair, junit_xml
+from relfit.report.gate import gate_markdown, judge, junit_xml
 from relfit.settings import Settings, resolved
 
 MARK = "depends on the bandwidth"
@@ -77,16 +77,6 @@ def test_the_report_shows_what_the_result_has(blobs, result, tmp_path):
     assert f"{MARK}</span>" in (tmp_path / "without.html").read_text()
 
 
-def test_pairs_are_marked_too(blobs):
-    data, models = blobs
-    options = {"kernel": relfit.Gaussian(2.5), "rng": 0, "progress": False}
-    pair = relfit.compare_pair(data, models["smeared"], models["good"], **options)
-    assert pair.robust_to_bandwidth is False
-    assert any("worse at half the bandwidth" in note for note in pair.warnings)
-    assert judge_pair(pair).sentence.endswith(f"this verdict {MARK}.")
-    assert relfit.compare_pair(data, models["other"], models["good"], **options).robust_to_bandwidth is True
-
-
 def test_good_models_that_change_places_are_no_change():
     """The best one at half the bandwidth is another one than at twice, and none is worse: no mark."""
     assert not changes("best", "no evidence")
@@ -130,13 +120,6 @@ def test_other_order_same_answer(kind, test):
     assert first.robust_to_bandwidth == again.robust_to_bandwidth == turned.robust_to_bandwidth[::-1]
 
 
-def test_copies_have_the_answer_of_their_original(blobs):
-    data, models = blobs
-    with_copy = {"copy": models["smeared"], **models}
-    found = relfit.compare(data, with_copy, kernel=relfit.Gaussian(2.5), rng=0, progress=False)
-    assert found.robust_to_bandwidth == (False, True, False, True)
-
-
 def test_what_has_no_other_bandwidth_is_not_computed(blobs):
     data, models = blobs
     options = {"rng": 0, "progress": False}
@@ -160,25 +143,6 @@ def test_not_computed_where_it_would_take_long(blobs, monkeypatch):
     found = relfit.compare(*blobs, kernel=relfit.Gaussian(2.5), rng=0, progress=False)
     assert found.robust_to_bandwidth is None
     assert MARK not in str(found)
-
-
-def test_scores_are_not_computed_again(rng, monkeypatch):
-    calls = []
-
-    def make(m):
-        def score(x):
-            calls.append(len(x))
-            return m - x
-
-        return relfit.Density(score=score, dim=1)
-
-    data = rng.normal(size=(400, 1))
-    relfit.compare(data, {"a": make(0.0), "b": make(1.0)}, rng=0, progress=False)
-    found = calls.count(400)
-    calls.clear()
-    monkeypatch.setattr("relfit.checks.CHECKS", ())
-    relfit.compare(data, {"a": make(0.0), "b": make(1.0)}, rng=0, progress=False)
-    assert found == calls.count(400) > 0
 
 
 @pytest.mark.parametrize("dependence", ["independent", "paired", "shared"])

@@ -37,14 +37,6 @@ def test_tight_clusters_are_noted_and_multiscale_finds_the_model(seed):
     assert several.kernel.length < 0.05
 
 
-def test_multiscale_stays_as_it_is_without_such_structure(rng):
-    data, model, other = rng.normal(size=(3, 100, 2))
-    found = relfit.compare(data, {"a": model, "b": other}, kernel="multiscale", rng=0, progress=False)
-    assert found.kernel.factors == relfit.MultiScale().factors
-    given = relfit.compare(*blurred(0), kernel=relfit.MultiScale(bandwidth=14.0), rng=0, progress=False)
-    assert given.kernel.factors == relfit.MultiScale().factors
-
-
 def test_reaching_by_hand():
     """From 0.25 · 8 = 2 by quarters down to 0.1: 0.5 and 0.125 are above it, 0.03125 is not."""
     kernel = relfit.MultiScale((0.25, 1.0), 8.0).reaching(0.1)
@@ -74,17 +66,3 @@ def test_no_false_alarms(drawn, d):
     for seed in range(5):
         rows = drawn(np.random.default_rng(seed), d)
         assert fine_structure(rows, median_distance(rows)) is None
-
-
-def test_equal_rows_are_no_structure():
-    assert fine_structure(np.zeros((50, 2)), 1.0) is None
-    assert fine_structure(np.repeat(np.arange(10.0), 20)[:, None], 5.0) is None
-    assert fine_structure(np.zeros((1, 2)), 1.0) is None
-
-
-def test_a_shift_and_a_scale_change_nothing():
-    rng = np.random.default_rng(0)
-    rows = GRID[rng.integers(9, size=300)] + 0.05 * rng.normal(size=(300, 2))
-    step = fine_structure(rows, 14.0)
-    assert step == pytest.approx(fine_structure(rows + 1e4, 14.0), rel=1e-3)
-    assert step == pytest.approx(fine_structure(1e8 * rows, 1.4e9) / 1e8)

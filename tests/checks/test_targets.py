@@ -62,13 +62,6 @@ def test_a_lost_mode_is_named(d, seed):
     assert note in pair.doubts
 
 
-def test_a_small_mode_and_several_models():
-    rng = np.random.default_rng(0)
-    both = {f"both {k}": draws(rng, 500, 2, 0.85) for k in range(2)}
-    (note,) = lost(relfit.compare(two_modes(weight=0.85), both | {"one": draws(rng, 500, 2, 1.0)}, rng=0))
-    assert note.startswith("'one'")
-
-
 def test_draws_without_mass_of_the_target_are_no_mode():
     """Draws in a mode with 1/10,000 of the mass are those of a bad sampler; the other one lost nothing."""
     rng = np.random.default_rng(1)
@@ -141,9 +134,3 @@ def test_draws_on_another_scale_are_noted(sigma):
     assert far(relfit.compare_pair(target, *wrong.values(), rng=0)) == [note]
     # One model on the right scale is enough: the others are then just worse.
     assert far(relfit.compare(target, wrong | {"right": models["a"]}, rng=0)) == []
-
-
-def test_copies_of_a_model_far_from_the_target(rng):
-    x = rng.normal(9.0, 1.0, size=(200, 1))
-    assert len(far(relfit.compare_pair(stats.norm(), x, x, rng=0))) == 1
-    assert len(far(relfit.compare(stats.norm(), {"a": x, "copy": x, "b": x + 1.0}, rng=0))) == 1

@@ -76,12 +76,6 @@ def test_an_inconclusive_answer_fails_only_where_non_inferiority_is_required(act
     assert "::error title=relfit gate inconclusive::relfit: gate: inconclusive (non-inferiority" in done.stdout
 
 
-def test_without_a_gate_nothing_fails(act):
-    done, summary, outputs = act()
-    assert (done.returncode, outputs["verdict"]) == (0, "none")
-    assert summary.startswith("| model |")
-
-
 def test_the_action_reads_tables_and_logs(act, tmp_path):
     """Everyone who evaluates language models has these, and no samples."""
     scores = "".join(f"{k},{k % 2},{int(k % 3 > 0)}\n" for k in range(90))
@@ -112,29 +106,6 @@ def test_the_answer_of_an_earlier_run_is_not_shown(act, tmp_path):
     assert (outputs["status"], outputs["verdict"], outputs["comment"]) == ("2", "error", "")
     assert "Gate passed" not in summary
     assert not list((tmp_path / "relfit-gate").iterdir())
-
-
-def test_a_folder_that_cannot_be_made_is_no_verdict(act):
-    done, summary, outputs = act(gate="far", folder="far.npy")
-    assert (done.returncode, outputs["verdict"], outputs["folder"]) == (2, "error", "")
-    assert "Gate without an answer" in summary
-    assert "failed::" not in done.stdout
-
-
-@pytest.mark.parametrize("option", ["--help", "--json\nelsewhere.json"])
-def test_only_a_result_of_this_run_is_an_answer(act, tmp_path, option):
-    """--help ends with status 0, and an option could send the result elsewhere."""
-    _, _, outputs = act(gate="far", options=option)
-    assert outputs["verdict"] == ("error" if option == "--help" else "worse")
-    assert outputs["status"] == ("2" if option == "--help" else "1")
-    assert not (tmp_path / "elsewhere.json").exists()
-
-
-def test_a_folder_writes_no_outputs_of_its_own(act, tmp_path):
-    """An output is a line: a folder with a newline could have added verdict=non-inferior after the true verdict."""
-    done, _, outputs = act(gate="far", folder="out\nverdict=non-inferior")
-    assert (done.returncode, outputs["verdict"], outputs["folder"]) == (2, "error", "")
-    assert "folder: expected a name on one line" in done.stdout
 
 
 def test_a_name_is_no_workflow_command(act):
@@ -170,3 +141,19 @@ def test_actions_are_pinned_by_commit():
     used = [step["uses"] for step in STEPS if "uses" in step]
     assert used
     assert all(len(name.partition("@")[2]) == 40 for name in used)
+
+
+@pytest.mark.parametrize("option", ["--help", "--json\nelsewhere.json"])
+def test_only_a_result_of_this_run_is_an_answer(act, tmp_path, option):
+    """--help ends with status 0, and an option could send the result elsewhere."""
+    _, _, outputs = act(gate="far", options=option)
+    assert outputs["verdict"] == ("error" if option == "--help" else "worse")
+    assert outputs["status"] == ("2" if option == "--help" else "1")
+    assert not (tmp_path / "elsewhere.json").exists()
+
+
+def test_a_folder_writes_no_outputs_of_its_own(act, tmp_path):
+    """An output is a line: a folder with a newline could have added verdict=non-inferior after the true verdict."""
+    done, _, outputs = act(gate="far", folder="out\nverdict=non-inferior")
+    assert (done.returncode, outputs["verdict"], outputs["folder"]) == (2, "error", "")
+    assert "folder: expected a name on one line" in done.stdout

@@ -113,11 +113,6 @@ def test_the_gate(capsys, tmp_path):
     assert "With probability 95%, all ranks lie in these sets." in out
 
 
-def test_names_of_ones_own(capsys):
-    _, out, _ = run(capsys, LOGS / "small", LOGS / "large", "--name", "before", "--name", "after")
-    assert "after has the largest mean score (larger is better); before is clearly worse." in out
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -169,44 +164,6 @@ def test_a_table_of_scores_belongs_to_another_command(capsys, tmp_path):
         assert err.endswith(f"; for a table of scores use  relfit losses {path} {options}\n")
 
 
-def test_both_directions_can_be_given(capsys):
-    """D12: ``--higher-is-better`` was answered with "Did you mean '--lower-is-better'?", the opposite."""
-    assert run(capsys, LOGS, "--higher-is-better")[0] == 0
-    _, out, _ = run(capsys, LOGS, "--lower-is-better")
-    assert "small has the smallest mean loss (smaller is better)" in out
-    assert "is usually better when larger; smaller is taken as better, as requested" in out
-
-
-def test_models_without_a_common_item(capsys, tmp_path):
-    # D26.
-    write_log(tmp_path, "a", [1, 0] * 20)
-    write_log(tmp_path, "b", [1, 0] * 20, task="u")
-    status, _, err = run(capsys, tmp_path)
-    assert status == 2
-    assert err.startswith("relfit: error: RUNS: expected at least 20 items that every model has, got 0: ")
-    assert "'a' has 40 of t; 'b' has 40 of u; evaluate all models on the same tasks" in err
-
-
-def test_names_of_models_are_escaped_in_the_page(capsys, tmp_path):
-    write_log(tmp_path, "<b>bold", [1, 0] * 20)
-    write_log(tmp_path, "plain", [1, 1] * 20)
-    page = tmp_path / "report.html"
-    assert run(capsys, tmp_path, "--html", page)[0] == 0
-    text = page.read_text(encoding="utf-8")
-    assert "<b>bold" not in text
-    assert "&lt;b&gt;bold" in text
-
-
-@pytest.mark.parametrize("typed", ["--higher-is-beter", "--lower-is-beter", "--highr-is-better"])
-def test_a_suggestion_is_not_the_opposite(capsys, typed):
-    # D12.
-    status, _, err = run(capsys, LOGS, typed)
-    assert status == 2
-    suggested, opposite = ("higher", "lower") if "high" in typed else ("lower", "higher")
-    assert f"Did you mean '--{suggested}-is-better'?" in err
-    assert opposite not in err
-
-
 def test_models_with_other_items_of_the_same_tasks(capsys, tmp_path):
     """D26: "the same tasks" was the advice where the tasks are the same and the items are not."""
     for k in range(8):
@@ -216,3 +173,11 @@ def test_models_with_other_items_of_the_same_tasks(capsys, tmp_path):
     shown = "; ".join(f"'m{k}' has 40 of t" for k in range(6))
     advice = "evaluate all models on the same items of these tasks, or leave out a model"
     assert f"got 0: {shown}; 2 more models; {advice}" in err
+
+
+def test_both_directions_can_be_given(capsys):
+    """D12: ``--higher-is-better`` was answered with "Did you mean '--lower-is-better'?", the opposite."""
+    assert run(capsys, LOGS, "--higher-is-better")[0] == 0
+    _, out, _ = run(capsys, LOGS, "--lower-is-better")
+    assert "small has the smallest mean loss (smaller is better)" in out
+    assert "is usually better when larger; smaller is taken as better, as requested" in out

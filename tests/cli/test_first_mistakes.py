@@ -47,23 +47,6 @@ def test_names_have_any_case(folder, capsys, option, typed, usual):
     assert out == run(capsys, *COMPARE, option, usual)[1]
 
 
-def test_pairs_have_the_test_in_any_case(folder, capsys):
-    """D22."""
-    status, out, _ = run(capsys, "pair", "real.npy", "good.npy", "meh.npy", "--test", "RelPSI")
-    assert status == 0
-    assert out.startswith("RelPSI")
-
-
-def test_fid_is_not_offered(folder, capsys):
-    """D36: the reason, and what to use instead."""
-    line = refused(capsys, *COMPARE, "--preset", "fid")
-    assert line == (
-        "relfit: error: --preset: FID is not offered, because its estimate is biased by an amount that depends on the "
-        "model and on the number of images; use --preset kid, on the same features"
-    )
-    assert "did you mean kid?" in refused(capsys, *COMPARE, "--preset", "kdi")
-
-
 @pytest.mark.parametrize(
     ("typed", "meant"), [("comapre", "compare"), ("eval", "evals"), ("loss", "losses"), ("Compare", "compare")]
 )
@@ -71,10 +54,6 @@ def test_a_command_that_does_not_exist(capsys, typed, meant):
     """D48: the most similar command is suggested."""
     line = refused(capsys, typed, "real.npy")
     assert line == f"relfit: error: No such command '{typed}'. Did you mean 'relfit {meant}'? (see relfit --help)"
-
-
-def test_a_command_that_is_like_no_other(capsys):
-    assert "Did you mean" not in refused(capsys, "xyz")
 
 
 @pytest.mark.parametrize("command", ["compare", "losses", "evals", "pair"])
@@ -151,36 +130,6 @@ def test_a_table_with_a_row_for_each_model(scores, capsys):
 def test_a_transposed_table_that_is_none(scores, capsys, arguments, said):
     (scores / "twice.csv").write_text((scores / "turned.csv").read_text().replace("\nb,", "\na,"))
     assert said in refused(capsys, "losses", *arguments, "--transpose", "--higher-is-better")
-
-
-@pytest.mark.parametrize(("name", "models"), [("indexed.csv", ("gpt", "llama", "qwen")), ("counted.csv", tuple("012"))])
-def test_row_numbers_of_pandas_are_no_model(scores, capsys, name, models):
-    """D18: `frame.to_csv("x.csv")` is the most natural way to save scores."""
-    estimates, names, notes = decided(capsys, name)
-    assert names == models
-    assert estimates == decided(capsys, "wide.csv", "--item", "doc_id")[0]
-    assert "columns left out: 'Unnamed: 0' (row numbers)" in notes
-
-
-@pytest.mark.parametrize("memory", [(), ("--memory", "2GB")])
-def test_numbers_of_rows_and_columns_are_no_data(folder, capsys, memory):
-    """D18: a frame made from an array numbers its columns, too."""
-    for name in NAMES:
-        rows = [f"{k},{x!r},{y!r}" for k, (x, y) in enumerate(np.load(folder / f"{name}.npy").tolist())]
-        (folder / f"{name}.csv").write_text("\n".join([",0,1", *rows]))
-    status, out, _ = run(capsys, "compare", *(f"{name}.csv" for name in NAMES), *memory)
-    assert status == 0
-    assert "2 columns standardised" in out
-    assert "Note: columns left out: 'Unnamed: 0' (row numbers)" in out
-
-
-def test_an_empty_name_of_a_column_is_no_advice(scores, capsys):
-    """D23: `item=''` was the advice for a column without a name."""
-    (scores / "keys.csv").write_text((scores / "indexed.csv").read_text().replace("\n", "\nk"))
-    line = refused(capsys, "losses", "keys.csv", "--higher-is-better")
-    assert "''" not in line
-    assert "--item" in line
-    assert "item=" not in line
 
 
 def test_the_command_for_logs_is_named(scores, capsys):

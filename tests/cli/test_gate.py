@@ -125,18 +125,3 @@ def test_doubts_are_an_error_after_everything_was_written(files, capsys, monkeyp
     assert (files / "r.md").read_text(encoding="utf-8").startswith("**Gate without an answer:**")
     suite = ElementTree.parse(files / "r.xml").find("testsuite")
     assert (suite.get("name"), suite.get("errors")) == (f"relfit {command}", "1")
-
-
-def test_without_a_gate_the_result_file_has_none(files):
-    assert main(["compare", "reference.npy", "far.npy", "production.npy", "--json", "result.json"]) == 0
-    assert "gate" not in json.loads((files / "result.json").read_text(encoding="utf-8"))
-
-
-def test_the_junit_file_has_times_and_the_dashes_of_the_table(files):
-    assert main(["compare", "reference.npy", "far.npy", "production.npy", "--test=relpsi", "--junit=out.xml"]) == 0
-    suite = ElementTree.parse(files / "out.xml").find("testsuite")
-    cases = {case.get("name"): case for case in suite.iter("testcase")}
-    assert 0.0 < float(suite.get("time")) < 60.0
-    assert sum(float(case.get("time")) for case in cases.values()) == pytest.approx(float(suite.get("time")), abs=0.002)
-    assert cases["production"].find("system-out").text.endswith("difference to the best —; p-value —")
-    assert "—" not in cases["far"].find("system-out").text

@@ -64,13 +64,6 @@ def test_columns_apply_to_every_file(data, capsys):
     assert _json(capsys, *_compare("npy"), "--columns", "2,0") == {**expected, "reference": "human.npy"}
 
 
-def test_columns_of_a_pair(data, capsys):
-    printed = _json(capsys, "pair", "human.npy", "gpt.npy", "claude.npy", "--columns", "0-1")
-    x = {name: rows[:, :2] for name, rows in data.items()}
-    expected = relfit.compare_pair(x["human"], x["gpt"], x["claude"], names=("gpt", "claude"), rng=0)
-    assert printed == json.loads(expected.to_json())
-
-
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
@@ -129,15 +122,6 @@ def test_rows_that_belong_together_are_drawn_together(tmp_path, monkeypatch, dep
     assert np.array_equal(gpt, taken.reference) == (dependence == "paired")
 
 
-def test_files_with_fewer_rows_are_used_whole(data, capsys):
-    printed = _json(capsys, "compare", "human.npy", "gpt.npy", "short.npy", "--rows", "100")
-    assert printed["sizes"] == [100, 100, 90]
-    assert "model 'gpt' (150)" in printed["warnings"][0]
-    assert "short" not in printed["warnings"][0]
-    whole = _json(capsys, *_compare(), "--rows", "1000")
-    assert whole == _json(capsys, *_compare())
-
-
 def test_files_of_unequal_length_have_no_rows_that_belong_together(data, capsys):
     """100 rows of 150 and of 90 would both be cut to size and then pass for rows of one prompt."""
     files = ["compare", "human.npy", "gpt.npy", "short.npy", "--rows", "50"]
@@ -189,15 +173,6 @@ relfit: model claude: 150 rows × 3 columns, float64, 0.0036 MB
 """
 
 
-def test_sizes_are_told_where_asked_for(data, capsys):
-    assert _sizes(capsys, "--verbose") == SIZES
-    assert _sizes(capsys, "--verbose", "--rows", "100").count(": 100 rows ×") == 3
-    assert _sizes(capsys) == ""
-    assert _sizes(capsys, "--quiet") == ""
-    assert main(["pair", "human.npy", "gpt.npy", "claude.npy", "--verbose"]) == 0
-    assert capsys.readouterr().err == SIZES
-
-
 def test_sizes_are_told_before_a_long_run_on_a_terminal(data, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setattr(cli_inputs, "LONG_RUN", 0.0)
@@ -217,45 +192,6 @@ def test_landmarks_are_suggested_where_all_pairs_take_long(data, capsys, monkeyp
         assert _sizes(capsys, *options) == ""
 
 
-def test_options_of_landmarks_reach_the_estimator(data, capsys, monkeypatch):
-    seen = []
-    monkeypatch.setattr("relfit.cli.compare.compare", lambda *_a, **given: seen.append(given["estimator"]) or 1 / 0)
-    main([*_compare(), "--estimator", "landmarks", "--landmarks", "30", "--residual-pairs", "5000"])
-    assert repr(seen) == "[Landmarks(count=30, residual_pairs=5000)]"
-    assert main([*_compare(), "--landmarks", "30"]) == 2
-    assert "--landmarks: belongs to --estimator landmarks, got complete" in capsys.readouterr().err
-
-
-def test_sizes_are_told_before_the_work(data, capsys, monkeypatch):
-    monkeypatch.setattr("relfit.cli.compare.compare", lambda *_args, **_settings: 1 / 0)
-    assert main([*_compare(), "--verbose"]) == 70
-    assert capsys.readouterr().err.startswith(SIZES)
-
-
-def test_the_type_in_the_file_is_told(data, capsys):
-    np.save("gpt.npy", data["gpt"].astype(np.float32))
-    assert "relfit: model gpt: 150 rows × 3 columns, float32, 0.0018 MB\n" in _sizes(capsys, "--verbose")
-
-
-def test_names_stay_on_one_line(data, capsys):
-    args = [*_compare(), "--verbose", "--name", "reference", "--name", "two\n\x1b[31mlines"]
-    assert main(args) == 0
-    err = capsys.readouterr().err
-    assert len(err.splitlines()) == 3
-    assert "\x1b" not in err
-    assert "relfit: model reference: " in err
-
-
-def test_quiet_shows_no_bar(data, monkeypatch):
-    seen = []
-    monkeypatch.setattr(
-        "relfit.cli.compare.compare", lambda *_args, **settings: seen.append(settings["progress"]) or 1 / 0
-    )
-    for options in ([], ["--quiet"], ["--quiet", "--progress"], ["--verbose"]):
-        main([*_compare(), *options])
-    assert seen == [None, False, True, None]
-
-
 def test_the_estimate_counts_pairs(monkeypatch):
     """One core, d = 2: 1.7 ns for each of n²/2 + Σ(m²/2 + nm) pairs; with n = m = 10⁴ and two models 3.5·10⁸.
 
@@ -269,10 +205,3 @@ def test_the_estimate_counts_pairs(monkeypatch):
     monkeypatch.setattr(cost, "usable_cores", lambda: 4)
     assert expected_seconds(inputs, "complete") == pytest.approx(1.7e-9 / 4 * 3.5e8, rel=1e-3)
     assert expected_seconds(Inputs(len, {"a": len}, ()), "complete") == 0.0
-
-
-def test_files_under_a_budget_are_announced_too(data, capsys, monkeypatch):
-    monkeypatch.setattr(cli_inputs, "SUGGESTED", 0.0)
-    said = _sizes(capsys, "--memory", "16GB", "--verbose")
-    assert said.startswith(SIZES)
-    assert "--estimator auto uses landmarks, in about a second" in said

@@ -46,21 +46,6 @@ def test_the_table_is_that_of_python(folder, capsys, right):
     assert "step-down" in out
 
 
-@pytest.mark.parametrize("words", [("True", "False"), ("true", "false"), ("TRUE", "FALSE")])
-def test_truth_values_of_a_text_file_are_numbers(folder, capsys, right, words):
-    """D19: pandas writes truth values as words, which were refused as text; other files have them as numbers."""
-    lines = [",".join(words[0] if cell else words[1] for cell in row) for row in right]
-    lines[0] = lines[0].replace(words[1], "", 1)
-    (folder / "words.csv").write_text("\n".join(["old,new,small", *lines]))
-    (folder / "numbers.csv").write_text(
-        "\n".join(["old,new,small", *(line.replace(words[0], "1").replace(words[1], "0") for line in lines)])
-    )
-    for file in ("words.csv", "numbers.csv"):
-        assert main(["losses", file, "--higher-is-better", "--seed", "4", "--json", f"{file}.json"]) == 0
-    results = [relfit.Comparison.from_json((folder / f"{name}.csv.json").read_text()) for name in ("words", "numbers")]
-    assert results[0].discrepancy.tolist() == results[1].discrepancy.tolist()
-
-
 def test_every_output(folder, capsys, right):
     outputs = ["--json", "r.json", "--html", "r.html", "--junit", "r.xml", "--show", "ranks", "--show", "pairs"]
     assert main(["losses", *LONG, "--gate", "small", *outputs]) == 1
@@ -79,26 +64,6 @@ def test_every_output(folder, capsys, right):
     assert "<h3>small</h3>" in page
     assert ElementTree.parse(folder / "r.xml").getroot().attrib["failures"] == "1"
     assert main(["losses", *LONG, "--gate", "new", "--gate-against", "small"]) == 0
-
-
-def test_weights(folder, capsys, right):
-    options = ["--weight", "arc=3", "--weight", "mmlu=1", "--json", "-"]
-    assert main(["losses", *LONG, *options]) == 0
-    result = relfit.Comparison.from_json(capsys.readouterr().out)
-    means = 0.75 * right[:45].mean(0) + 0.25 * right[45:].mean(0)
-    np.testing.assert_allclose([result.discrepancy[result.names.index(name)] for name in NAMES], means)
-
-
-def test_results_can_be_repeated(folder, capsys):
-    assert main(["losses", *LONG, "--json", "r.json"]) == 0
-    assert main(["rerun", "r.json"]) == 0
-    assert "Agrees" in capsys.readouterr().out
-    text = (folder / "long.jsonl").read_text()
-    (folder / "long.jsonl").write_text(text.replace('"acc": 1', '"acc": 0', 1))
-    assert main(["rerun", "r.json"]) == 2
-    assert "no longer what was compared" in capsys.readouterr().err
-    assert main(["report", "r.json", "--format", "latex"]) == 0
-    assert "below best" in capsys.readouterr().out
 
 
 def test_no_direction_no_answer(folder, capsys):
@@ -145,24 +110,6 @@ def test_a_run_that_crashed_does_not_pass_the_gate(folder, capsys, right):
     assert main([*arguments, "--gate", "old"]) == 2
     assert "'new' lacks 60% of the items, more than --max-missing 0.05 allows" in capsys.readouterr().err
     assert main([*arguments, "--gate", "old", "--max-missing", "0.6"]) == 0
-
-
-def test_records_in_a_json_file(folder, capsys):
-    # D28.
-    records = [json.loads(line) for line in (folder / "long.jsonl").read_text().splitlines()]
-    (folder / "long.json").write_text(json.dumps(records))
-    outputs = []
-    for name in ("long.jsonl", "long.json"):
-        assert main(["losses", name, *LONG[1:]]) == 0
-        outputs.append(capsys.readouterr().out)
-    assert outputs[0] == outputs[1]
-    for text in ('{"a": [1]}', "[1]", "[", "[]"):
-        (folder / "long.json").write_text(text)
-        assert main(["losses", "long.json", *LONG[1:]]) == 2
-        assert "long.json: expected" in capsys.readouterr().err
-    (folder / "long.xls").write_text("")
-    assert main(["losses", "long.xls", *LONG[1:]]) == 2
-    assert ".json, .jsonl, .ndjson, got '.xls'" in capsys.readouterr().err
 
 
 def test_the_unit_of_scores_changes_no_answer(folder, capsys):
@@ -228,6 +175,39 @@ def test_messages_name_options(message, shown):
     assert in_options(message, losses_command) == shown
 
 
+@pytest.mark.parametrize("words", [("True", "False"), ("true", "false"), ("TRUE", "FALSE")])
+def test_truth_values_of_a_text_file_are_numbers(folder, capsys, right, words):
+    """D19: pandas writes truth values as words, which were refused as text; other files have them as numbers."""
+    lines = [",".join(words[0] if cell else words[1] for cell in row) for row in right]
+    lines[0] = lines[0].replace(words[1], "", 1)
+    (folder / "words.csv").write_text("\n".join(["old,new,small", *lines]))
+    (folder / "numbers.csv").write_text(
+        "\n".join(["old,new,small", *(line.replace(words[0], "1").replace(words[1], "0") for line in lines)])
+    )
+    for file in ("words.csv", "numbers.csv"):
+        assert main(["losses", file, "--higher-is-better", "--seed", "4", "--json", f"{file}.json"]) == 0
+    results = [relfit.Comparison.from_json((folder / f"{name}.csv.json").read_text()) for name in ("words", "numbers")]
+    assert results[0].discrepancy.tolist() == results[1].discrepancy.tolist()
+
+
+def test_records_in_a_json_file(folder, capsys):
+    # D28.
+    records = [json.loads(line) for line in (folder / "long.jsonl").read_text().splitlines()]
+    (folder / "long.json").write_text(json.dumps(records))
+    outputs = []
+    for name in ("long.jsonl", "long.json"):
+        assert main(["losses", name, *LONG[1:]]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1]
+    for text in ('{"a": [1]}', "[1]", "[", "[]"):
+        (folder / "long.json").write_text(text)
+        assert main(["losses", "long.json", *LONG[1:]]) == 2
+        assert "long.json: expected" in capsys.readouterr().err
+    (folder / "long.xls").write_text("")
+    assert main(["losses", "long.xls", *LONG[1:]]) == 2
+    assert ".json, .jsonl, .ndjson, got '.xls'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("last", ["higher", "lower"])
 def test_both_directions_are_refused(folder, capsys, last):
     """D2: the last of them counted, and the gate passed the worst model."""
@@ -235,16 +215,3 @@ def test_both_directions_are_refused(folder, capsys, last):
     options = [f"--{first}-is-better", f"--{last}-is-better", "--gate", "small"]
     assert main(["losses", "wide.csv", *options]) == 2
     assert "expected --higher-is-better or --lower-is-better, got both" in capsys.readouterr().err
-
-
-def test_items_without_any_score_are_no_gaps_of_a_model(folder, capsys, right):
-    """Wide or long, a table has the same answer: in the long one such items are not there (D11)."""
-    text = (folder / "wide.csv").read_text()
-    (folder / "blank.csv").write_text(text + "\n" + "\n".join([",,"] * 30))
-    assert main(["losses", "blank.csv", "--higher-is-better", "--gate", "new"]) == 0
-    shown = capsys.readouterr()
-    assert "30 items were left out, for which no model has a score" in shown.out + shown.err
-    plain = relfit.compare_losses("wide.csv", higher_is_better=True, rng=0)
-    blank = relfit.compare_losses("blank.csv", higher_is_better=True, rng=0)
-    np.testing.assert_array_equal(blank.pvalue, plain.pvalue)
-    assert plain.doubts == blank.doubts == ()

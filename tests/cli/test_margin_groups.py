@@ -75,17 +75,6 @@ def test_ranks_and_pairs_are_shown_on_request(folder, capsys):
     assert "rank" not in capsys.readouterr().out
 
 
-def test_margin_of_a_pair(folder, capsys):
-    human, good, off = data(folder)
-    assert main(["pair", human, off, good, "--margin", "0.5"]) == 0
-    assert "off is equivalent to good within 0.5, or better." in capsys.readouterr().out
-
-
-def test_a_bad_margin_is_one_line(folder, capsys):
-    assert main(["compare", *data(folder), "--margin", "-1"]) == 2
-    assert capsys.readouterr().err.startswith("relfit: error: --margin: expected a number of at least 0")
-
-
 def test_groups_by_a_column_of_every_table(folder, capsys):
     _, got = run(capsys, *data(folder, "csv"), "--groups", "prompt", "--scale", "none")
     prompts = np.repeat(np.arange(40), 3)
@@ -122,14 +111,6 @@ def test_a_file_of_labels_that_is_a_column_too(folder, capsys):
     np.testing.assert_allclose(got["covariance"], wanted.covariance, rtol=1e-9)
 
 
-def test_groups_by_the_number_of_a_column_of_every_array(folder, capsys):
-    files = [str(folder / f"{name}-labelled.npy") for name in SHIFTS]
-    names = ("--name", "good", "--name", "off")
-    _, got = run(capsys, *files, *names, "--groups", "1")
-    _, table = run(capsys, *data(folder, "csv"), "--groups", "prompt", "--scale", "none")
-    np.testing.assert_allclose(got["covariance"], table["covariance"], rtol=1e-9)
-
-
 def test_groups_by_a_file_of_labels_for_paired_rows(folder, capsys):
     _, got = run(capsys, *data(folder), "--groups", "prompts.csv", "--dependence", "paired")
     wanted = expected(folder, groups=np.repeat(np.arange(40), 3), dependence="paired")
@@ -156,23 +137,3 @@ def test_refusals(folder, capsys, kind, options, words):
     err = capsys.readouterr().err
     assert words in err
     assert err.count("\n") == 1
-
-
-def test_the_note_on_models_near_the_data_fits_both():
-    """It is shown in Python and on the command line: no argument of the one or option of the other is in it."""
-    rng = np.random.default_rng(0)
-    same = {name: rng.normal(size=(100, 2)) for name in ("reference", "a", "b")}
-    result = relfit.compare(same.pop("reference"), same, test="relpsi", rng=0)
-    (note,) = [note for note in result.warnings if "so well" in note]
-    assert note == "a and b fit so well that real differences may be missed"
-
-
-def test_a_page_of_rows_in_groups(folder, capsys):
-    files = data(folder, "csv")
-    status = main(["compare", *files, "--groups", "prompt", "--gate", "off", "--alpha", "0.3", "--html", "page.html"])
-    assert status == 1
-    assert "off is worse if taken alone" in capsys.readouterr().out
-    page = (folder / "page.html").read_text(encoding="utf-8")
-    assert "Where the models and the data differ" in page
-    assert "half or twice the bandwidth" in page
-    assert "bandwidth multiplied" not in page

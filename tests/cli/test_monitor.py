@@ -55,16 +55,6 @@ def test_three_days_of_a_gate(days, capsys):
         assert str(monitor.result()) in out
 
 
-def test_what_was_counted_is_refused_and_nothing_changes(days, capsys):
-    add = ["monitor", "add", "--item", "id"]
-    run(capsys, *add, "day0.csv", "--higher-is-better")
-    status, _, err = run(capsys, *add, "day1.csv", "day0.csv")
-    assert status == 2
-    assert "'q0' was counted before, as item 1" in err
-    status, out, _ = run(capsys, "monitor", "status", "--json", "-")
-    assert (status, json.loads(out)["items"]) == (0, 200)
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -101,27 +91,6 @@ def test_a_new_file_needs_a_direction(days, capsys):
     assert (status, out.splitlines()[0]) == (0, "Note: acc: higher is better, by its name")
     with Monitor.open("gate.sqlite") as monitor:
         assert monitor.higher_is_better
-
-
-def test_a_long_table_says_the_same(days, capsys):
-    run(capsys, "monitor", "add", "day0.csv", "--item", "id", "--state", "wide.sqlite", "--higher-is-better")
-    long = ["--item", "id", "--model", "m", "--score", "acc", "--state", "long.sqlite"]
-    assert run(capsys, "monitor", "add", "long.jsonl", *long)[0] == 0
-    with Monitor.open("wide.sqlite") as wide, Monitor.open("long.sqlite") as other:
-        assert (
-            wide.result().to_json().split('"versions"')[0].split('"out_time"')[0]
-            == (other.result().to_json().split('"versions"')[0].split('"out_time"')[0])
-        )
-
-
-def test_one_pair_named_beforehand(days, capsys):
-    run(capsys, "monitor", "add", "day0.csv", "day1.csv", "--item", "id", "--higher-is-better")
-    status, _, err = run(capsys, "monitor", "status", "--gate", NAMES[2], "--gate-against", "new")
-    assert status == 1
-    assert "is worse than new (e-value" in err
-    status, _, _ = run(capsys, "monitor", "report", "--html", "p.html", "--gate", "old", "--gate-against", "new")
-    assert status == 0
-    assert "Gate inconclusive: old is not shown to be worse than new after 400 items." in Path("p.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -183,20 +152,6 @@ def test_the_last_model_of_a_race_is_shown_to_be_no_worse(tmp_path, capsys):
     assert "Gate passed: good is shown to be no worse than any other model." in out
 
 
-def test_an_option_of_a_subcommand_is_named_as_it_was_typed(days, capsys):
-    status, _, err = run(capsys, "monitor", "add", "day0.csv", "--item", "id", "--lower-is-better", "--alpha", "0.95")
-    assert status == 2
-    assert err == "relfit: error: --alpha: expected the error rate, at most 0.5, got 0.95; did you mean 0.05?\n"
-    assert not Path("gate.sqlite").exists()
-
-
-def test_no_file_no_status(days, capsys):
-    status, _, err = run(capsys, "monitor", "status")
-    assert (status, err.count("\n")) == (2, 1)
-    assert "does not exist" in err
-    assert not Path("gate.sqlite").exists()
-
-
 def test_evals_one_after_the_other(tmp_path, capsys):
     page, result = tmp_path / "r.html", tmp_path / "r.json"
     status, out, err = run(capsys, "evals", str(LOGS), "--sequential", "--html", str(page), "--json", str(result))
@@ -230,8 +185,3 @@ def test_what_belongs_to_a_fixed_number_of_items(options, capsys, tmp_path, monk
     status, _, err = run(capsys, "evals", str(LOGS), "--sequential", *options)
     assert status == 2
     assert f"{options[0]}: cannot be combined with --sequential" in err
-
-
-def test_bounds_without_sequential(capsys):
-    status, _, err = run(capsys, "evals", str(LOGS), "--bounds", "0", "1")
-    assert (status, "--bounds: belongs to --sequential" in err) == (2, True)

@@ -1,8 +1,6 @@
 """Python objects on the command line: module:object and file.py:object."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -54,19 +52,6 @@ def test_samplers_and_a_target(folder, capsys):
     assert "shifted is worse than draws" in out
 
 
-def test_modules_are_imported_by_name(folder):
-    done = subprocess.run(
-        [sys.executable, "-m", "relfit", "compare", "data.npy", "models:near", "models:far", "--json", "-"],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={"PYTHONPATH": str(folder), "PATH": ""},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["best"] == "near"
-
-
 @pytest.mark.parametrize(
     ("address", "words"),
     [
@@ -85,13 +70,6 @@ def test_refusals_are_one_line_and_exit_2(folder, capsys, address, words):
     assert len(err.splitlines()) == 1
     assert not out
     assert not (folder / "r.html").exists()
-
-
-def test_help_says_that_the_code_is_run(capsys):
-    run("compare", "--help", capsys=capsys)
-    status, out, _ = run("compare", "--help", capsys=capsys)
-    assert status == 0
-    assert "THIS RUNS THAT CODE" in out
 
 
 def test_what_is_an_address(tmp_path, monkeypatch):
@@ -173,28 +151,6 @@ def test_rerun_compares_the_second_discrepancy_too(likelihoods, capsys):
     assert sentence.startswith("Differs")
 
 
-def test_covariates_pairs_and_plans_on_the_command_line(likelihoods, capsys):
-    loglik = ["--discrepancy", "loglik"]
-    given = ["compare", "data.npy", *models_of("given", "normal"), *loglik, "--given", "covariates.npy"]
-    status, out, _ = run(*given, capsys=capsys)
-    assert status == 0
-    assert "given 2 covariates" in out
-    status, out, _ = run("pair", "data.npy", *models_of("off", "normal"), *loglik, capsys=capsys)
-    assert (status, "off is worse than normal" in out) == (0, True)
-    status, out, _ = run("plan", "data.npy", *models_of("off", "normal"), *loglik, "--trials", "200", capsys=capsys)
-    assert (status, "rows for power" in out) == (0, True)
-    for arguments, part in (
-        (["compare", "data.npy", *models_of("energy", "normal"), *loglik], "normalised=True"),
-        (["compare", "data.npy", *models_of("off", "normal"), *loglik, "--bandwidth", "1"], "kernel"),
-        (["compare", "data.npy", *models_of("off", "normal"), "--given", "covariates.npy"], "given"),
-        (["pair", "data.npy", *models_of("off", "normal"), *loglik, "--discrepancy", "ksd"], "discrepancy"),
-        ([*given, "--rows", "50"], "--given"),
-    ):
-        status, _, err = run(*arguments, capsys=capsys)
-        assert (status, len(err.splitlines())) == (2, 1)
-        assert part in err
-
-
 @pytest.fixture
 def edges(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -221,20 +177,3 @@ def test_edges_and_the_way_round_them_on_the_command_line(edges, capsys, command
     assert "'true' at 0" in err
     assert "use --discrepancy loglik" in err
     assert len(err.splitlines()) == 1
-
-
-def test_edges_on_the_page_and_in_files(edges, tmp_path, capsys):
-    """D1: the note on the replacement is wherever the verdicts are."""
-    names = ("page.html", "table.md", "result.json")
-    outputs = ("--html", names[0], "--markdown", names[1], "--json", names[2])
-    status, _, _ = run("compare", "half.npy", "half.py:true", "half.py:normal", *outputs, capsys=capsys)
-    assert status == 0
-    for name in names:
-        assert "loglik was used instead" in (tmp_path / name).read_text(encoding="utf-8")
-
-
-def test_undecided_densities_on_the_command_line(edges, capsys):
-    """D13."""
-    status, out, _ = run("compare", "whole.npy", "half.py:near", "half.py:normal", capsys=capsys)
-    assert status == 0
-    assert "all densities are normalised: --discrepancy loglik can" in " ".join(out.split())

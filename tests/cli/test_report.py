@@ -51,15 +51,6 @@ def test_items_are_shown(data, capsys):
     assert "gpt says &lt;" in page
 
 
-def test_items_follow_the_list_of_names(data, capsys):
-    """`relfit features --skip-broken` left rows out: the list beside the rows says which items they are."""
-    np.save("gpt.npy", np.load("gpt.npy")[1:])
-    names = [f"gpt.txt:{k}" for k in range(2, 121)]
-    (data / "gpt.names.txt").write_text("\n".join(names), encoding="utf-8")
-    assert main(["compare", *FILES, "--html", "page.html", "--items", "gpt=gpt.txt"]) == 0
-    assert "gpt says &lt;0&gt;" not in (data / "page.html").read_text(encoding="utf-8")
-
-
 def test_items_refusals(data, capsys):
     assert "expected NAME=SOURCE" in _refused(capsys, "compare", *FILES, "--html", "p.html", "--items", "gpt.txt")
     assert "expected NAME=SOURCE" in _refused(capsys, "compare", *FILES, "--html", "p.html", "--items", "x=gpt.txt")
@@ -96,17 +87,6 @@ def test_junit_file(data, capsys):
     assert sorted(path.suffix for path in data.iterdir() if path.name.startswith(".")) == []
 
 
-def test_gate_refusals(data, capsys):
-    assert "--gate-against: expected the name of a model" in _refused(
-        capsys, "compare", *FILES, "--gate", "gpt", "--gate-against", "x"
-    )
-    assert "together with --gate" in _refused(capsys, "compare", *FILES, "--gate-against", "gpt")
-    assert "another model than --gate" in _refused(capsys, "compare", *FILES, "--gate", "gpt", "--gate-against", "gpt")
-    assert "--junit: cannot write" in _refused(capsys, "compare", *FILES, "--junit", "no/gate.xml")
-    assert "only --json can go to standard output" in _refused(capsys, "compare", *FILES, "--junit", "-")
-    assert "it is an input too" in _refused(capsys, "compare", *FILES, "--junit", "gpt.npy")
-
-
 @pytest.fixture
 def result(data, capsys):
     assert main(["compare", *FILES, "--json", "result.json"]) == 0
@@ -117,19 +97,6 @@ def result(data, capsys):
 def test_report_prints_what_compare_printed(result, capsys):
     assert main(["report", "result.json"]) == 0
     assert capsys.readouterr().out == f"{result}\n"
-
-
-@pytest.mark.parametrize("form", ["latex", "markdown", "csv", "methods", "bibtex"])
-def test_report_formats(result, capsys, form):
-    assert main(["report", "result.json", "--format", form]) == 0
-    made = {
-        "latex": result.to_latex,
-        "markdown": result.to_markdown,
-        "csv": lambda: result.to_csv().rstrip("\n"),
-        "methods": result.methods_text,
-        "bibtex": lambda: result.methods_text("bibtex"),
-    }
-    assert capsys.readouterr().out == f"{made[form]()}\n"
 
 
 def test_report_pages_with_and_without_data(data, result, capsys):
@@ -184,14 +151,6 @@ def test_report_refusals(data, result, capsys):
     assert not Path("a.html").exists()
 
 
-def test_demo_page_has_pictures(data, capsys):
-    assert main(["demo", "--html", "demo.html"]) == 0
-    page = Path("demo.html").read_text(encoding="utf-8")
-    assert page.count("data:image/png;base64,") >= 6 * 3 * 4
-    assert "relfit demo --html demo.html" in page
-    assert len(page) < 1_000_000
-
-
 def test_the_verdict_is_told_before_the_page_is_made(data, capsys, monkeypatch):
     """What fails while the page is made costs neither the table nor the gate nor its file."""
 
@@ -204,27 +163,6 @@ def test_the_verdict_is_told_before_the_page_is_made(data, capsys, monkeypatch):
     assert "gpt is clearly worse; llama is worse if taken alone" in out
     assert "gate: gpt is clearly worse" in err
     assert ElementTree.parse("gate.xml").getroot().find(".//failure") is not None
-
-
-def test_a_wrong_number_of_items_is_refused_before_the_work(data, capsys, monkeypatch):
-    (data / "few.txt").write_text("one\ntwo", encoding="utf-8")
-    monkeypatch.setattr("relfit.cli.compare.compare", lambda *_args, **_options: pytest.fail("compared"))
-    refusal = _refused(capsys, "compare", *FILES, "--html", "page.html", "--items", "gpt=few.txt")
-    assert "items of 'gpt': expected one for each of its 120 rows, got 2" in refusal
-
-
-def test_a_later_page_shows_the_command_of_the_result(data, capsys):
-    assert main(["compare", *FILES, "--json", "result.json", "--seed", "4"]) == 0
-    assert main(["report", "result.json", "--html", "page.html"]) == 0
-    page = (data / "page.html").read_text(encoding="utf-8")
-    assert "<pre>relfit compare human.npy gpt.npy claude.npy llama.npy --seed 4</pre>" in page
-    assert "relfit report result.json" not in page
-
-
-def test_a_checkpoint_is_no_other_file(data, capsys):
-    for other in ("--json", "--html"):
-        refusal = _refused(capsys, "compare", *FILES, other, "same.db", "--checkpoint", "same.db")
-        assert f"--checkpoint: cannot write 'same.db': it is the file for {other} too" in refusal
 
 
 def test_csv_on_standard_output_holds_no_control_characters(tmp_path, capsys):

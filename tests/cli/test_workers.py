@@ -1,15 +1,11 @@
 """--workers, --cluster and --checkpoint."""
 
-import asyncio
-import logging
 import multiprocessing
-import socket
 import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +15,6 @@ import relfit
 from relfit import cli
 from relfit.cli import workers as cli_workers
 from relfit.compute import reduce
-from relfit.util.errors import InputError
 
 
 @pytest.fixture
@@ -43,17 +38,6 @@ def test_workers_give_the_same_bits(files, monkeypatch):
     assert cli.main(["pair", *files, "--workers", "1"]) == 0
 
 
-def test_no_process_for_a_few_rows(files, monkeypatch):
-    """The same bits, computed here: to start a process would take longer."""
-    started = []
-    monkeypatch.setattr(ProcessPoolExecutor, "submit", lambda pool, *args: started.append(args))
-    assert cli.main(["compare", *files, "--json", "here.json"]) == 0
-    assert cli.main(["compare", *files, "--json", "there.json", "--workers", "8"]) == 0
-    assert started == []
-    here, there = (relfit.Comparison.from_json(Path(name).read_text()) for name in ("here.json", "there.json"))
-    np.testing.assert_array_equal(here.covariance, there.covariance)
-
-
 def test_processes_once_there_is_enough_to_do(files, monkeypatch):
     """Patches of 300 rows: the first has 300 · 299/2 pairs, the second 300²; the third and all after it are sent."""
     monkeypatch.setattr(cli_workers, "FEW_PAIRS", 44_850 + 90_000)
@@ -69,21 +53,6 @@ def test_processes_once_there_is_enough_to_do(files, monkeypatch):
     assert cli.main(["compare", *files, "--workers", "2"]) == 0
     # 800 rows in 3 parts: 6 patches of a sample with itself, 9 of two samples; 3 and 2 times.
     assert len(sent) == 3 * 6 + 2 * 9 - 2
-
-
-def test_a_failure_here_is_that_of_the_work(files, monkeypatch, capsys):
-    def broken(*_):
-        raise InputError("part: no longer what they were")
-
-    monkeypatch.setattr(cli_workers, "patch_sums", broken)
-    monkeypatch.setattr(reduce, "patch_sums", broken)
-    assert cli.main(["compare", *files, "--workers", "2"]) == 2
-    assert capsys.readouterr().err == "relfit: error: part: no longer what they were\n"
-
-
-def test_both_is_refused(files, capsys):
-    assert cli.main(["compare", *files, "--workers", "2", "--cluster", "tcp://127.0.0.1:1"]) == 2
-    assert "--workers: expected without --cluster" in capsys.readouterr().err
 
 
 class _Never:
@@ -102,30 +71,10 @@ def test_nobody_there(files, address, capsys, monkeypatch):
     assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize("scheme", ["tcp", "tls", "nonsense"])
-def test_somebody_else_there(files, scheme, capsys, monkeypatch):
-    """A server that is not Dask's and says nothing, or whose address Dask cannot use: no client is made either."""
-    distributed = pytest.importorskip("distributed", reason="needs dask.distributed")
-    monkeypatch.setattr(distributed, "Client", _Never)
-    monkeypatch.setattr(cli_workers, "ANSWER_TIMEOUT", 0.5)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"{scheme}://127.0.0.1:{server.getsockname()[1]}"
-        assert cli.main(["compare", *files, "--cluster", address]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("relfit: error: --cluster: no Dask scheduler answers at")
-    assert said.count("\n") == 1
-
-
 def test_without_dask(files, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert cli.main(["compare", *files, "--cluster", "tcp://127.0.0.1:1"]) == 2
     assert "pip install distributed" in capsys.readouterr().err
-
-
-def test_checkpoint_of_another_run(files, capsys):
-    assert cli.main(["compare", *files, "--checkpoint", "run.sqlite"]) == 0
-    assert cli.main(["compare", *files, "--checkpoint", "run.sqlite", "--seed", "5"]) == 2
-    assert "seed was 0, is 5); give a new file, or delete it" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGTERM to be caught")
@@ -177,15 +126,3 @@ def test_an_interrupt_leaves_no_thread(recwarn):
     assert set(threading.enumerate()) == before
     assert not multiprocessing.active_children()
     assert [str(w.message) for w in recwarn] == []
-
-
-def test_dask_logs_nothing_on_the_command_line(monkeypatch):
-    """Connections that it loses and finds again: what becomes of the run is said by relfit."""
-    distributed = pytest.importorskip("distributed", reason="needs dask.distributed")
-    monkeypatch.setattr(distributed, "Client", lambda *_, **__: nullcontext("client"))
-    monkeypatch.setattr(cli_workers, "_check_scheduler", lambda *_: asyncio.sleep(0))
-    log = logging.getLogger("distributed.client")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        with cli_workers.cluster_client(f"tcp://127.0.0.1:{server.getsockname()[1]}"):
-            assert not log.isEnabledFor(logging.ERROR)
-        assert log.isEnabledFor(logging.ERROR)

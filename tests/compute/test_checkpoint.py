@@ -65,18 +65,6 @@ def test_resumes_where_it_stopped(test, samples, tmp_path):
     assert finished_patches(path) == (done, known)
 
 
-def test_densities_resume_too(samples, tmp_path):
-    models = {f"s{s}": relfit.Density(score=lambda x, s=s: s - x, dim=3) for s in (0.1, 0.3)}
-    path = tmp_path / "run.sqlite"
-    plain = relfit.compare(samples[0], models, rng=0).to_json()
-    with pytest.raises(Stop):
-        relfit.compare(samples[0], models, rng=0, compute=relfit.Compute(checkpoint=path), progress=stopping(100_000))
-    assert relfit.compare(samples[0], models, rng=0, compute=relfit.Compute(checkpoint=path)).to_json() == plain
-    other = {**models, "s0.1": relfit.Density(score=lambda x: 0.11 - x, dim=3)}
-    with pytest.raises(relfit.InputError, match=r"the scores at them .* have changed"):
-        relfit.compare(samples[0], other, rng=0, compute=relfit.Compute(checkpoint=path))
-
-
 def test_other_inputs_and_settings_are_refused_and_named(samples, tmp_path):
     reference, models = samples
     path = tmp_path / "run.sqlite"
@@ -143,11 +131,6 @@ def test_files_that_are_not_checkpoints(content, samples, tmp_path):
         assert path.read_bytes() == content
     else:
         relfit.compare(*samples, rng=0, compute=relfit.Compute(checkpoint=path))
-
-
-def test_folder_that_does_not_exist(samples, tmp_path):
-    with pytest.raises(relfit.InputError, match=r"^checkpoint: cannot open .*folder that exists"):
-        relfit.compare(*samples, rng=0, compute=relfit.Compute(checkpoint=tmp_path / "no" / "run.sqlite"))
 
 
 DAMAGES = {

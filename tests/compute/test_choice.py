@@ -77,11 +77,6 @@ def test_numba_is_taken_by_the_number_of_pairs_if_it_works(monkeypatch):
     assert name_of("numba", "double", workload()) == "numba"
 
 
-def test_a_small_comparison_does_not_even_ask_for_numba(monkeypatch):
-    monkeypatch.setattr(reduce, "numba_problem", None)
-    assert name_of("auto", "double", workload(pairs=reduce.COMPILED_PAIRS - 1)) == "numpy"
-
-
 def test_numba_that_is_missing_or_does_not_work_is_named(monkeypatch):
     monkeypatch.setattr(backend, "find_spec", lambda name: None)
     backend.numba_problem.cache_clear()

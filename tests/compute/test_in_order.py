@@ -59,19 +59,6 @@ def test_closing_cancels_the_unfinished_tasks():
     assert recorded.cancelled == [1, 2]
 
 
-def test_the_number_in_flight_may_change():
-    sizes, recorded = iter([4, 1, 1, 1, 2, 2, 2]), Recorded()
-    results = in_order(range(6), recorded.submit, lambda: next(sizes), recorded.first_result, recorded.cancel)
-    held = []
-    for task, _ in results:
-        held.append(len(recorded.submitted) - task)
-    assert held == [4, 3, 2, 1, 2, 1]
-
-
-def test_no_tasks():
-    assert list(Recorded().run([])) == []
-
-
 def test_a_broken_executor_is_reported():
     broken = Future()
     broken.set_exception(BrokenExecutor("killed"))

@@ -16,7 +16,7 @@ import relfit
 from relfit.compute import backend, reduce, schedulers
 from relfit.compute.backend import Job, NumpyBackend
 from relfit.compute.reduce import LocalBackend, Runtime, kernel_products, one_blas_thread, plan_blocks
-from relfit.compute.rows import mapped_rows, written_rows
+from relfit.compute.rows import written_rows
 from relfit.kernels.composite import MultiScale
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial
 from relfit.util.errors import WorkersLost
@@ -179,17 +179,6 @@ def test_far_apart_clusters_keep_their_digits(kernel, rng):
     np.testing.assert_allclose(got.rows["phi"], rows, rtol=1e-12, atol=1e-12 * np.abs(rows).max())
 
 
-@pytest.mark.parametrize("scale", [1e-200, 1e200])
-def test_gaussian_at_extreme_scales(scale, rng):
-    x = rng.normal(size=(50, 3))
-    plain = products(Gaussian(1.0), x)[0]
-    scaled = kernel_products(
-        [Job(Gaussian(scale), BACKEND.points(Gaussian(scale), x * scale), None, {"phi": np.ones(50)}, squares=True)],
-        Runtime(BACKEND),
-    )[0]
-    assert scaled.squares == pytest.approx(plain.squares, rel=1e-12)
-
-
 def test_the_kernel_matrix_is_never_held(rng):
     """n = 6000 would need 288 MB for the matrix; the tiles and sums stay far below."""
     x = rng.normal(size=(6000, 3))
@@ -199,16 +188,6 @@ def test_the_kernel_matrix_is_never_held(rng):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 16 * 2**20
-
-
-def test_progress_of_jobs_counts_every_pair_once(rng):
-    x = BACKEND.points(Gaussian(1.0), rng.normal(size=(900, 2)))
-    calls = []
-    kernel_products(
-        [Job(Gaussian(1.0), x, None, {"phi": np.ones(900)})], Runtime(BACKEND, progress=lambda *a: calls.append(a))
-    )
-    assert calls[-1] == (900 * 899 // 2, 900 * 899 // 2)
-    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
 
 
 def test_a_failing_block_stops_the_run(rng):
@@ -321,20 +300,6 @@ def test_files_are_read_where_they_are(samples, tmp_path, monkeypatch):
     assert len(written) == len(models)
 
 
-def test_mapped_rows_are_those_of_the_array(tmp_path):
-    path = tmp_path / "x.npy"
-    np.save(path, np.arange(8000.0).reshape(2000, 4))
-    mapped = np.load(path, mmap_mode="r")
-    part = mapped[1000:1500][7:]
-    np.testing.assert_array_equal(mapped_rows(part)[:], part)
-    np.testing.assert_array_equal(mapped_rows(np.asarray(mapped))[5:9], mapped[5:9])
-    for other in (np.array(mapped), mapped[:, :2], mapped[::2], mapped.astype(np.float32), mapped[:, 0], [[1.0]]):
-        assert mapped_rows(other) is None
-    np.save(tmp_path / "y.npy", np.zeros((2000, 4)))
-    (tmp_path / "y.npy").replace(path)
-    assert mapped_rows(part) is None  # another file has taken its place
-
-
 @pytest.mark.usefixtures("small_patches")
 def test_progress_counts_every_pair_once(samples):
     seen = []
@@ -352,13 +317,6 @@ def test_patches_cover_every_pair_once():
     assert sum(patch.pairs for patch in across) == 450 * 1000
     assert len(within) == 4 * 5 // 2
     assert len(across) == 2 * 4
-
-
-def test_patches_shrink_where_each_pair_is_expensive():
-    narrow, wide = (reduce.patch_rows(width, reduce.Runtime()) for width in (11, 2048))
-    assert narrow == reduce.PATCH_ROWS
-    # The side is √(2048/256) = 2.8 times shorter: 18 blocks become 6.4, rounded up.
-    assert wide == 7 * reduce.BLOCK_ROWS
 
 
 def test_kernels_of_functions_are_refused_by_processes(samples):
@@ -462,17 +420,3 @@ def test_an_interrupt_while_blas_gets_its_threads_back(monkeypatch):
     with pytest.raises(KeyboardInterrupt), one_blas_thread:
         pass
     assert Controller.made.restored == 2
-
-
-def test_eight_threads_at_once_give_blas_its_threads_back(two_blas_threads, rng):
-    samples = rng.normal(size=(300, 2)), {name: rng.normal(size=(300, 2)) for name in "ab"}
-    with ThreadPoolExecutor(8) as threads:
-        results = list(threads.map(lambda _: relfit.compare(*samples, rng=0).to_json(), range(16)))
-    assert len(set(results)) == 1
-    assert _blas_threads() == two_blas_threads
-
-
-def test_an_error_gives_blas_its_threads_back(two_blas_threads):
-    with pytest.raises(KeyboardInterrupt), one_blas_thread, one_blas_thread:
-        raise KeyboardInterrupt
-    assert _blas_threads() == two_blas_threads

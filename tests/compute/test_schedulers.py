@@ -85,21 +85,6 @@ def test_same_bits_from_a_client_and_from_its_executor(samples, expected, cluste
     same(relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client.get_executor())), expected)
 
 
-def test_densities_and_splits(samples, cluster):
-    _, client = cluster
-    reference, models = samples
-    densities = {f"s{s}": relfit.Density(score=lambda x, s=s: s - x, dim=5) for s in (0.1, 0.3)}
-    same(
-        relfit.estimate(reference, densities, rng=0, compute=relfit.Compute(executor=client)),
-        relfit.estimate(reference, densities, rng=0),
-    )
-    one, other = (
-        relfit.compare(reference, models, test="relmulti", rng=0, compute=relfit.Compute(executor=e)).to_json()
-        for e in (None, client)
-    )
-    assert one == other
-
-
 def test_rows_do_not_stay_on_workers(samples, cluster):
     _, client = cluster
     relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client))
@@ -241,24 +226,6 @@ def test_a_task_that_the_scheduler_forgot_is_resubmitted(samples, expected, clus
     assert forgotten
 
 
-def test_losses_while_recovering_from_losses(samples, expected, cluster, monkeypatch):
-    _, client = cluster
-    real, tries = client.scatter, []
-
-    def scatter(*args, **options):
-        tries.append(None)
-        if len(tries) < 3:
-            raise OSError("connection lost")
-        return real(*args, **options)
-
-    monkeypatch.setattr(client, "scatter", scatter)
-    same(relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client)), expected)
-    assert len(tries) == 3
-    monkeypatch.setattr(client, "scatter", lambda *_, **__: scatter(tries.clear()))
-    with pytest.raises(WorkersLost, match=r"lost 5 times \(connection lost\)"):
-        relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client))
-
-
 def test_an_interrupt_of_the_client(cluster, tmp_path, rng):
     """Ctrl-C in the middle of a run: two lines, a checkpoint, and workers without work or rows."""
     _, client = cluster
@@ -316,14 +283,3 @@ def test_workers_with_another_relfit_are_refused_before_any_work(samples, strang
             cluster.kill_worker()
             while client.nthreads():
                 time.sleep(0.05)
-
-
-def test_a_worker_with_another_relfit_that_comes_later(samples, strangers, tmp_path):
-    with running(tmp_path, 1) as (cluster, client):
-
-        def joins():
-            cluster.start_worker(PYTHONPATH=str(strangers / "other"))
-            client.wait_for_workers(2, timeout=120)
-
-        with pytest.raises(relfit.InputError, match=STRANGERS["other"]):
-            relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client), progress=at(0.1, joins))

@@ -79,14 +79,6 @@ def test_cross_products(name, precision, rng):
         assert got.squares == pytest.approx(squares, rel=10 * TOLERANCE[precision])
 
 
-def test_paired_products_leave_out_equal_rows(rng):
-    x, y = rng.normal(size=(2, 150, 2))
-    got, rows, across, squares = products(TorchBackend(), Gaussian(1.0), x, y, diagonal=False)
-    close(got.rows["phi"], rows, "double")
-    close(got.columns["phi"], across, "double")
-    assert got.squares == pytest.approx(squares, rel=1e-12)
-
-
 @pytest.mark.parametrize("kernel", [Gaussian(0.01), IMQ(0.01)], ids=["gaussian", "imq"])
 @pytest.mark.parametrize("precision", ["double", "single"])
 def test_far_apart_clusters_keep_their_digits(kernel, precision, rng):

@@ -8,7 +8,7 @@ from refusals import refused
 
 import relfit
 from relfit.cli import main
-from relfit.data.load import aligned, load
+from relfit.data.load import load
 
 NAMES = ["age", "height", "pulse"]
 # The columns of "good" stand in this order in its file.
@@ -127,27 +127,11 @@ def test_a_choice_of_columns_decides(folder, capsys):
     assert streamed["worse"] == [True, False]
 
 
-def test_columns_in_one_order_are_left_alone(folder, capsys):
-    _write(folder, "csv", [0, 1, 2])
-    found = _json(capsys, *_files("csv"))
-    _same(found, _expected())
-    assert not any("matched" in note for note in found["warnings"])
-
-
 @pytest.mark.parametrize("nameless", ["real", "good"])
 def test_without_names_on_one_side_position_counts(folder, capsys, nameless):
     arrays = _write(folder, "csv", [0, 1, 2])
     _csv(folder / f"{nameless}.csv", arrays[nameless])
     _same(_json(capsys, *_files("csv")), _expected("none" if nameless == "real" else "auto"))
-
-
-def test_models_that_disagree_need_a_reference_with_names(folder, capsys):
-    arrays = _write(folder, "csv")
-    _csv(folder / "real.csv", arrays["real"])
-    said = (
-        "meh.csv: has the columns of good.csv in another order, and the reference has no names to show which is right"
-    )
-    assert said in _refused(capsys, *_files("csv"))
 
 
 def test_other_names_are_refused_with_a_few_of_them(folder, capsys):
@@ -180,14 +164,6 @@ def test_groups_may_stand_in_another_column(folder, capsys):
     assert found["warnings"] == [NOTE, *expected["warnings"]]
     _csv(folder / "good.csv", np.column_stack([groups, arrays["good"]]), ["prompt", "age", "height", "size"])
     assert "got 'pulse' missing, 'size' extra" in _refused(capsys, *_files("csv"), "--groups", "prompt")
-
-
-def test_rows_drawn_and_columns_moved_are_both_said(folder, capsys):
-    _write(folder, "csv")
-    found = _json(capsys, *_files("csv"), "--rows", "60")
-    assert found["worse"] == [False, True]
-    assert found["warnings"][0] == NOTE
-    assert "60 rows drawn" in found["warnings"][1]
 
 
 def _pandas(rows, names):
@@ -227,12 +203,6 @@ def test_frames_are_matched_by_name(library, wrap):
     refused(lambda: load(make(arrays["real"], NAMES), other), said, "or leave them out (encode=relfit.Encode(drop=")
 
 
-def test_frames_and_files_are_matched_with_each_other(folder):
-    arrays = _write(folder, "csv")
-    data = load(_pandas(arrays["real"], NAMES), {"good": "good.csv", "meh": "meh.csv"}, scale="none")
-    np.testing.assert_array_equal(data.models["good"], arrays["good"])
-
-
 def test_a_frame_named_on_the_command_line_is_matched_with_files(folder, capsys):
     """The file would be an array without names by the time that both are compared."""
     pytest.importorskip("pandas")
@@ -259,28 +229,6 @@ def test_names_that_tell_nothing_are_no_names(own, theirs):
         _pandas(arrays["real"], own), {"good": _pandas(arrays["good"], theirs), "meh": arrays["meh"]}, scale="none"
     )
     np.testing.assert_array_equal(data.models["good"], arrays["good"])
-
-
-def test_numbers_moved_with_their_columns_still_tell_the_order():
-    arrays = _arrays()
-    good = _pandas(arrays["good"], [0, 1, 2])[MOVED]
-    data = load(_pandas(arrays["real"], [0, 1, 2]), {"good": good, "meh": arrays["meh"]}, scale="none")
-    np.testing.assert_array_equal(data.models["good"], arrays["good"])
-
-
-def test_series_of_different_names_are_one_column_each():
-    frame = _pandas(_arrays()["real"], ["real", "good", "meh"])
-    data = load(frame["real"], {"good": frame["good"], "meh": frame["meh"]}, scale="none")
-    assert data.reference.shape == (80, 1)
-
-
-def test_a_frame_that_needs_no_change_is_not_copied():
-    frame = _pandas(_arrays()["real"], NAMES)
-    reference, models, notes = aligned(frame, {"a": frame, "b": 3})
-    assert reference is frame
-    assert models["a"] is frame
-    assert models["b"] == 3
-    assert notes == ()
 
 
 def _flights(seed, n=60):

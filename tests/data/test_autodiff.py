@@ -45,17 +45,6 @@ def test_steps_shrink_beside_the_edge_and_rows_outside_are_nan():
     np.testing.assert_allclose(got[1:], 1.0 / x[1:], rtol=1e-5)
 
 
-def test_no_row_inside_asks_nothing_more():
-    calls = []
-    finite.finite_gradient(lambda x: calls.append(len(x)) or np.full(len(x), -np.inf), np.ones((3, 2)))
-    assert calls == [3]
-
-
-def test_one_row_and_a_constant_column_have_a_step():
-    for x in (np.array([[2.0, 0.0]]), np.array([[2.0, 5.0], [1.0, 5.0], [0.0, 5.0]])):
-        np.testing.assert_allclose(finite.finite_gradient(lambda x: -0.5 * (x**2).sum(axis=1), x), -x, atol=1e-9)
-
-
 def test_a_jacobian():
     """s = (x₁x₂, x₁²): ∂s₁ = (x₂, x₁), ∂s₂ = (2x₁, 0)."""
     x = np.array([[1.0, 2.0], [3.0, -1.0]])

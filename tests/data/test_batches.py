@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 import tracemalloc
 from pathlib import Path
 
@@ -17,10 +16,9 @@ from refusals import refused
 import relfit
 from relfit.compute import rows as stored
 from relfit.compute.memory import Budget
-from relfit.compute.rows import StoredRows, held_rows, joined, written_rows
+from relfit.compute.rows import StoredRows
 from relfit.data.batches import gathered
 from relfit.data.tables import Table
-from relfit.report.recall import recall
 from relfit.util import progress as bars
 
 pytestmark = pytest.mark.usefixtures("as_a_fresh_process")
@@ -84,16 +82,6 @@ def test_batches_give_the_bits_of_arrays(estimator, memory, scratch):
     assert (result.inputs, result.warnings) == (expected.inputs, expected.warnings)
 
 
-def test_what_can_be_iterated_again_has_panels():
-    """A report reads the data once more, which a generator does not allow."""
-    models = {"a": Again(A), "b": Again(B)}
-    result = relfit.compare(Again(DATA), models, rng=0)
-    assert np.array_equal(recall(result, (Again(DATA), models)).pooled, np.concatenate([DATA, A, B]))
-    used = parts(DATA)
-    list(used)
-    refused(lambda: recall(result, (used, models)), "has it been used up?", "more than once")
-
-
 def test_under_a_budget_single_precision_stays_and_double_wins(tmp_path, monkeypatch):
     monkeypatch.setattr(stored, "PART_NUMBERS", 100)
     single = B.astype("f4")
@@ -124,17 +112,6 @@ def test_batches_in_the_same_memory_are_not_mixed_up(in_folder, tmp_path):
     assert np.array_equal(rows[:], A)
 
 
-def test_blocks_are_joined_and_held_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(stored, "PART_NUMBERS", 60)
-    sizes = [0, 5, 1, 30, 1, 63]
-    blocks = [A[sum(sizes[:k]) : sum(sizes[: k + 1])] for k in range(len(sizes))]
-    assert [len(block) for block in joined(blocks)] == [36, 64]
-    assert np.array_equal(held_rows(blocks), A)
-    assert np.array_equal(written_rows(joined(blocks), tmp_path)[:], A)
-    assert held_rows([]).shape == (0, 0)
-    assert list(joined([])) == []
-
-
 def test_batches_in_memory_are_not_held_twice():
     tracemalloc.start()
     try:
@@ -146,14 +123,6 @@ def test_batches_in_memory_are_not_held_twice():
     assert rows.base is None
     assert rows[::1_000, 0].tolist() == list(range(60))
     assert peak < 1.25 * rows.nbytes
-
-
-def test_mapped_files_one_after_the_other(tmp_path):
-    for k, rows in enumerate(parts(A)):
-        np.save(tmp_path / f"{k}.npy", rows)
-    mapped = (np.load(tmp_path / f"{k}.npy", mmap_mode="r") for k in range(4))
-    result = relfit.compare(DATA, {"a": mapped, "b": B}, rng=0, compute=relfit.Compute(memory="1GB"))
-    assert result.inputs == whole().inputs
 
 
 def test_data_sets_of_torch_that_only_iterate():
@@ -216,13 +185,6 @@ def test_frames_with_densities_or_a_preset_are_rows(scratch):
     expected = relfit.compare(frames[0], models, preset="kid", **options)
     result = relfit.compare(parts(frames[0]), {"a": parts(frames[1]), "b": frames[2]}, preset="kid", **options)
     assert np.array_equal(result.estimates, expected.estimates)
-
-
-def test_frames_of_lists_are_rows():
-    pyarrow = pytest.importorskip("pyarrow")
-    table = pyarrow.table({"embedding": list(A.astype("f4"))})
-    for value in (iter(table.to_batches(max_chunksize=10)), iter([table[:10], table[10:]])):
-        assert np.array_equal(gathered("x", value)[0], A.astype("f4"))
 
 
 def test_data_sets_of_hugging_face(tmp_path):
@@ -315,29 +277,6 @@ def test_the_bar_says_what_is_read(tmp_path, monkeypatch, capsys):
     assert all(0 < done <= total for done, total in counted)
 
 
-def test_the_bar_appears_after_two_seconds_only(monkeypatch, capsys):
-    now = [time.monotonic()]
-    monkeypatch.setattr(bars.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with bars.reporting(None, "comparing") as bar:
-        blocks = bars.counted(bar, "model '[b]'", [range(34), range(1200)])
-        next(blocks)
-        assert not bar._bar.live.is_started
-        now[0] += 2.5
-        next(blocks)
-        assert bar._bar.live.is_started
-        assert "reading model '[b]': 1,234 rows" in "".join(str(cell) for cell in _cells(bar))
-        now[0] += 2.5
-        bar(5, 10)
-        assert (bar._bar.tasks[0].completed, bar._bar.tasks[0].total) == (5, 10)
-        assert "comparing" in "".join(str(cell) for cell in _cells(bar))
-    assert not bar._bar.live.is_started
-
-
-def _cells(bar):
-    return bar._bar.make_tasks_table(bar._bar.tasks).columns[0].cells
-
-
 PEAK = """
 import re, sys
 from pathlib import Path
@@ -382,20 +321,3 @@ def test_batches_twice_as_large_as_the_budget_stay_below_it(estimator, tmp_path)
 )
 def test_first_mistakes_are_told_the_right_call(call, parts):
     refused(call, *parts)
-
-
-def test_models_one_after_the_other_are_told_the_right_call():
-    with pytest.raises(TypeError, match=r'write relfit\.compare\(reference, {"a": a, "b": b}\)'):
-        relfit.compare(DATA, A, B)
-
-
-def test_a_folder_of_images_is_told_about_features(tmp_path):
-    refused(lambda: relfit.compare(tmp_path, [A, B]), "got a folder with nothing in it; relfit features")
-
-
-def test_a_model_that_was_not_fitted():
-    mixture = pytest.importorskip("sklearn.mixture").GaussianMixture
-    fitted = mixture(2, random_state=0).fit(DATA)
-    refused(
-        lambda: relfit.compare(DATA, {"x": mixture(2), "y": fitted}), "model 'x': GaussianMixture", "call fit first"
-    )

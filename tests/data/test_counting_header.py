@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from relfit.cli import main
 from relfit.data.files import read_rows
 from relfit.data.files import text as text_files
 from relfit.data.files.base import Selection
@@ -61,19 +60,3 @@ def test_rows_that_count_are_rows(path, text):
     wanted = np.array([[float(field) for field in line.split(",")] for line in text.splitlines()])
     np.testing.assert_array_equal(read_rows(path), wanted)
     np.testing.assert_array_equal(np.concatenate(parts_of(path)), wanted)
-
-
-def test_years_chosen_by_name_are_names(path, rng):
-    rows = rng.normal(size=(50, 3)).round(6)
-    path.write_text("2019,2020,2021\n" + lines(rows))
-    np.testing.assert_array_equal(read_rows(path, columns="2021,2019"), rows[:, [2, 0]])
-
-
-def test_on_the_command_line(tmp_path, rng, capsys):
-    files = [str(tmp_path / f"{name}.csv") for name in ("ref", "good", "bad")]
-    for file, shift in zip(files, (0.0, 0.1, 1.0), strict=True):
-        (tmp_path / file).write_text("0,1\n" + lines(rng.normal(shift, 1, (60, 2))))
-    for options in ([], ["--memory", "2GB"]):
-        assert main(["compare", *files, *options]) == 2
-        (said,) = capsys.readouterr().err.splitlines()
-        assert f"{files[0]}: its first line counts 0, 1, …" in said

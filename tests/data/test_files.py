@@ -4,7 +4,6 @@ import gzip
 import io
 import os
 import pickle
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -97,18 +96,6 @@ def test_an_npy_file_is_mapped_and_never_copied(write):
         assert not np.shares_memory(as_rows("reference", read_rows(write("b.npy", _npy(other)))), mapped)
 
 
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0), ()])
-def test_npy_files_without_rows_are_left_to_the_array_check(write, shape):
-    path = write("a.npy", _npy(np.ones(shape)))
-    refused(lambda: as_rows("reference", path), "reference: expected", "shape")
-
-
-def test_one_column_of_text(write):
-    np.testing.assert_array_equal(read_rows(write("a.csv", "1\n2\n")), [[1.0], [2.0]])
-    np.testing.assert_array_equal(read_rows(write("b.csv", "x\n1\n")), [[1.0]])
-    np.testing.assert_array_equal(read_rows(write("c.csv", "x\n\n1\n2\n\n\n")), [[1.0], [2.0]])
-
-
 @pytest.mark.parametrize(
     ("name", "content", "parts"),
     [
@@ -156,17 +143,6 @@ def test_one_column_of_text(write):
 def test_refused_files(write, name, content, parts):
     path = write(name, content)
     refused(lambda: read_rows(path), str(path), *parts)
-
-
-def test_values_that_are_not_finite_are_left_to_the_array_check(write):
-    path = write("a.csv", "x,y\n1,nan\n2,inf\n3,1e999\n4,5\n")
-    refused(lambda: as_rows("model 'm'", path), "model 'm'", "3 of 4 rows", "row 0")
-
-
-def test_a_csv_gz_that_is_not_compressed(tmp_path):
-    path = tmp_path / "a.csv.gz"
-    path.write_text(CSV)
-    refused(lambda: read_rows(path), str(path), "cannot be read")
 
 
 def _complaint(path):
@@ -232,18 +208,6 @@ def test_a_pickle_is_refused_and_nothing_in_it_runs(tmp_path, kind):
     assert sprung.exists(), "the trap itself does not work"
 
 
-def test_a_record_array_is_left_to_the_array_check(write):
-    path = write("a.npy", _npy(np.zeros(3, dtype=[("a", float)])))
-    refused(lambda: as_rows("reference", path), "reference: expected numbers, got records")
-
-
-def test_an_archive_of_something_else(tmp_path):
-    path = tmp_path / "a.npz"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("notes.txt", "hello")
-    refused(lambda: as_rows("reference", path), "reference: expected numbers, got text")
-
-
 def test_folders_devices_and_missing_files(tmp_path):
     (tmp_path / "folder.npy").mkdir()
     refused(
@@ -282,14 +246,6 @@ def test_one_array_of_several(write):
     refused(lambda: read_rows(f"{path}:z"), "expected an array called 'z', got x, y and a:b")
     refused(lambda: read_rows(f"{path}:"), "expected an array called ''")
     refused(lambda: read_rows(f"{write('a.npy', _npy(ROWS))}:x"), "no such file")
-
-
-def test_a_colon_in_the_file_name(write):
-    np.testing.assert_array_equal(read_rows(write("run:1.npy", _npy(ROWS))), ROWS)
-    np.testing.assert_array_equal(read_rows(write("run:1.npz", _npz(x=ROWS))), ROWS)
-    whole = write("archive.npz:x.npz", _npz(x=2 * ROWS))
-    np.testing.assert_array_equal(read_rows(whole), 2 * ROWS)
-    np.testing.assert_array_equal(read_rows(f"{whole}:x"), 2 * ROWS)
 
 
 @pytest.mark.parametrize(

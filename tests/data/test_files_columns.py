@@ -5,7 +5,6 @@ import pytest
 from refusals import refused
 
 from relfit.data.files import read_rows
-from relfit.data.files.base import Selection, column_positions, parse_columns
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -120,32 +119,3 @@ def test_refused_choices_name_the_file_and_what_it_has(named, columns, parts):
 @pytest.mark.parametrize("columns", ["", " ", "x,,y", ",", [], (), [None], [1.5], [True], True, 1.5, {}, '"x', [b"x"]])
 def test_what_is_no_choice_is_refused(named, columns):
     refused(lambda: read_rows(named, columns=columns), "columns: expected names, numbers or ranges")
-
-
-def test_two_columns_of_one_name_are_chosen_by_number(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("x,x,y\n1,2,3\n")
-    refused(lambda: read_rows(path, columns="x"), "2 columns are called 'x'; give the number of one of them")
-    np.testing.assert_array_equal(read_rows(path, columns="1,y"), [[2, 3]])
-
-
-def test_rows_of_another_length_are_seen_behind_the_choice(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("x,y,z\n1,2,3\n4,5\n")
-    refused(lambda: read_rows(path, columns="x"), "expected 3 fields like the first line, got 2 in row 1")
-
-
-def test_a_row_without_axes_has_no_columns(tmp_path):
-    np.save(tmp_path / "a.npy", np.arange(3.0))
-    np.testing.assert_array_equal(read_rows(tmp_path / "a.npy", columns="0"), [[0], [1], [2]])
-    refused(lambda: read_rows(tmp_path / "a.npy", columns="1"), "expected columns from 0 to 0, got 1")
-    np.save(tmp_path / "b.npy", np.ones((2, 3, 4)))
-    refused(lambda: read_rows(tmp_path / "b.npy", columns="1"), "got an array of shape (2, 3, 4)")
-
-
-def test_long_lists_of_names_are_cut_short():
-    names = [f"c{k}" for k in range(10_000)]
-    missing, everything = Selection("file", columns=("z",)), Selection("file", columns=parse_columns(names))
-    message = refused(lambda: column_positions(missing, names, len(names)), "'c6' and 9993 more")
-    assert len(message) < 150
-    assert column_positions(everything, names, len(names)) == list(range(10_000))

@@ -90,49 +90,9 @@ def test_names_of_folders_are_columns_as_in_pandas(tmp_path):
         assert result.encoding == expected.encoding
 
 
-def test_folders_without_a_value_are_missing_cells(tmp_path):
-    write(tmp_path / "hive" / "k=1" / "a.parquet", SAMPLES["a"])
-    write(tmp_path / "hive" / "k=__HIVE_DEFAULT_PARTITION__" / "a.parquet", SAMPLES["a"])
-    assert split_labels(tmp_path / "hive", "k")[0].tolist() == [1] * 300 + [None] * 300
-    refused(lambda: read_rows(tmp_path / "hive"), "hive: expected complete columns, got nulls: 300 in 'k'")
-    # A column of the file itself counts, not the folder's name.
-    write(tmp_path / "both" / "x=7" / "a.parquet", SAMPLES["a"])
-    assert np.array_equal(read_rows(tmp_path / "both"), SAMPLES["a"])
-
-
-def test_types_that_one_type_holds(tmp_path):
-    single = SAMPLES["a"][:, :1].astype("f4")
-    write(tmp_path / "p" / "0.parquet", {"x": single[:, 0], "n": np.arange(300)})
-    write(tmp_path / "p" / "1.parquet", {"x": SAMPLES["a"][:, 0], "n": np.arange(300) + 0.5})
-    expected = np.concatenate([single.astype(float), SAMPLES["a"][:, :1]])
-    assert np.array_equal(read_rows(tmp_path / "p", columns="x"), expected)
-    assert np.array_equal(open_rows(FileRows(str(tmp_path / "p"), "x"), Budget(10**9, tmp_path))[:], expected)
-    assert read_rows(tmp_path / "p", columns="n")[299:301, 0].tolist() == [299, 0.5]
-    write(tmp_path / "p" / "2.parquet", {"x": ["a"], "n": [1]})
-    refused(lambda: read_rows(tmp_path / "p"), "p: expected columns of one type in all files", "Field x has")
-
-
-def test_embeddings_stay_in_single_precision(tmp_path):
-    rows = SAMPLES["a"].astype("f4")
-    for k in range(3):
-        column = pa.FixedSizeListArray.from_arrays(rows[100 * k : 100 * k + 100].ravel(), 3)
-        write(tmp_path / "e" / f"{k}.parquet", {"embedding": column})
-    opened = open_rows(FileRows(str(tmp_path / "e")), Budget(10**9, tmp_path))
-    assert opened.dtype == "<f4"
-    assert np.array_equal(opened[:], rows)
-    column = pa.FixedSizeListArray.from_arrays(rows[:100].ravel(), 2)
-    write(tmp_path / "e" / "3.parquet", {"embedding": pa.array(column.to_pylist(), pa.list_(pa.float32()))})
-    refused(lambda: read_rows(tmp_path / "e"), "e: expected ")
-
-
 def test_other_columns_are_refused_by_name(folder):
     write(folder / "d.parquet", {"x": [1.0], "y": [1.0], "zz": [1.0]})
     refused(lambda: read_rows(folder), "d.parquet: expected the columns of ", "only one of the two has 'z' and 'zz'")
-
-
-def test_what_is_no_parquet_file_is_refused_by_name(folder):
-    (folder / "more" / "notes.txt").write_text("x")
-    refused(lambda: read_rows(folder), "expected a folder of Parquet files only, got 'more/notes.txt'; move it")
 
 
 def test_a_damaged_part_is_named(folder):
@@ -171,19 +131,6 @@ def test_a_link_to_a_part_does_not_double_its_rows(folder, tmp_path, link):
 def test_a_table_with_a_log_is_not_taken_for_all_of_its_files(folder, log):
     (folder / log).mkdir()
     refused(lambda: read_rows(folder), f"got a table whose log ({log}) says which files count")
-
-
-def test_folders_of_something_else(tmp_path):
-    (tmp_path / "empty.parquet").mkdir()
-    refused(lambda: read_rows(tmp_path / "empty.parquet"), "expected a folder of Parquet files, got none in it")
-    (tmp_path / "arrays").mkdir()
-    for k in range(5):
-        np.save(tmp_path / "arrays" / f"{k}.npy", SAMPLES["a"])
-    said = (
-        "or a folder of Parquet files or of a Zarr array, got a folder with '0.npy', '1.npy' and 3 more",
-        "features",
-    )
-    refused(lambda: read_rows(tmp_path / "arrays"), *said)
 
 
 def test_the_command_line(folder, tmp_path, monkeypatch, capsys):

@@ -7,7 +7,7 @@ import pytest
 from refusals import refused
 
 from relfit.data.arrays import as_rows
-from relfit.data.files import read_rows, split_labels
+from relfit.data.files import read_rows
 from relfit.util.errors import InputError
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow reads Parquet, Feather and Arrow files")
@@ -56,20 +56,6 @@ def test_round_trip(save):
     assert rows.dtype == np.float64
 
 
-def test_one_column_may_be_labels(save):
-    path = save({"x": ROWS[:, 0], "group": ["a", "b", "a"], "y": ROWS[:, 1]})
-    labels, others = split_labels(path, "group")
-    assert labels.tolist() == ["a", "b", "a"]
-    assert others == [0, 2]
-    refused(lambda: split_labels(path, "prompt"), "expected a column called 'prompt', got 'x', 'group' and 'y'")
-
-
-def test_labels_by_number_where_names_repeat(save):
-    path = save(pa.table([[1, 2], [3, 4], ["a", "b"]], names=["x", "y", "x"]))
-    assert split_labels(path, "2")[0].tolist() == ["a", "b"]
-    assert split_labels(path, "0")[0].tolist() == [1, 2]
-
-
 @pytest.mark.parametrize(
     "column",
     [
@@ -93,19 +79,9 @@ def test_columns_by_name_leave_the_others_unread(save):
     refused(lambda: read_rows(path, columns="w"), "expected a column called 'w', got 'id', 'x', 'y' and 'z'")
 
 
-def test_columns_without_numbers_are_all_named(save):
-    path = save({"id": ["a"], "x": [1.0], "when": pa.array([0], pa.timestamp("us")), "t": [{"a": 1}], "u": [["b"]]})
-    refused(lambda: read_rows(path), "'id' (string), 'when' (timestamp[us]), 't' (struct<", "'u' (list<")
-
-
 def test_nulls_are_counted_by_column_over_the_whole_file(save):
     path = save({"x": [None, 1.0, 2.0, None, None], "y": [1.0] * 5, "z": [1, 2, 3, 4, None]})
     refused(lambda: read_rows(path), "got nulls: 3 in 'x' and 1 in 'z'; fill or drop them")
-
-
-def test_nan_is_no_null_and_left_to_the_array_check(save):
-    path = save({"x": [1.0, float("nan"), 2.0]})
-    refused(lambda: as_rows("model 'm'", path), "model 'm'", "1 of 3 rows (first: row 1)")
 
 
 @pytest.mark.parametrize(
@@ -118,34 +94,9 @@ def test_lists_of_one_length_are_columns(save, kind):
     np.testing.assert_array_equal(read_rows(save(table), columns="e"), [[1, 2], [3, 4], [5, 6]])
 
 
-def test_tensor_columns(save):
-    kind = pa.fixed_shape_tensor(pa.float32(), (2, 2))
-    column = pa.ExtensionArray.from_storage(kind, pa.array([[1, 2, 3, 4], [5, 6, 7, 8]], pa.list_(pa.float32(), 4)))
-    np.testing.assert_array_equal(read_rows(save({"e": column})), [[1, 2, 3, 4], [5, 6, 7, 8]])
-
-
-def test_lists_of_different_lengths_are_refused(save):
-    assert "lists of one length in 'e', got 1 to 2" in refused(lambda: read_rows(save({"e": [[1.0, 2.0], [3.0]]})))
-    path = save({"e": [[1.0, 2.0], [3.0, 4.0], [5.0], [6.0]]})
-    refused(lambda: read_rows(path), str(path), "expected")
-
-
 @pytest.mark.parametrize("lists", [[[1.0, None], [2.0, 3.0]], [[1.0, 2.0], None]])
 def test_nulls_in_and_among_lists(save, lists):
     refused(lambda: read_rows(save({"e": lists})), "got nulls: 1 in 'e'")
-
-
-def test_nothing_is_refused_by_the_array_check(save):
-    path = save({"x": pa.array([], pa.float64()), "y": pa.array([], pa.float64())})
-    refused(lambda: as_rows("reference", path), "reference: expected at least one row", "(0, 2)")
-
-
-def test_columns_of_one_name(save):
-    if "parquet" in str(save(pa.table({"x": [1.0]}))):
-        pytest.skip("pyarrow writes no such Parquet file")
-    path = save(pa.table([[1.0], [2.0], [3.0]], names=["x", "x", "y"]))
-    refused(lambda: read_rows(path), "columns of different names, got 2 called 'x'")
-    np.testing.assert_array_equal(read_rows(path, columns="y"), [[3.0]])
 
 
 def test_many_rows_in_many_groups(tmp_path, rng):
@@ -181,13 +132,6 @@ def _complaint(path):
     except InputError as error:
         return str(error)
     return ""
-
-
-def test_another_file_with_that_ending(tmp_path):
-    for name in ("a.parquet", "a.feather", "a.arrow"):
-        for content in (b"", b"1,2\n3,4\n", bytes(range(256)) * 40):
-            (tmp_path / name).write_bytes(content)
-            refused(lambda name=name: read_rows(tmp_path / name), name, "cannot be read")
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.feather", "a.arrow"])

@@ -103,23 +103,6 @@ def test_arrays_of_a_group_are_compared_like_arrays_in_memory(tmp_path, monkeypa
         assert main(["compare", *names, "--estimator", estimator, *options]) == 0
 
 
-def test_other_shapes(tmp_path):
-    _create(tmp_path / "one.zarr", np.arange(5.0))
-    np.testing.assert_array_equal(as_rows("reference", tmp_path / "one.zarr"), np.arange(5.0)[:, None])
-    np.testing.assert_array_equal(read_rows(tmp_path / "one.zarr", columns="0"), np.arange(5.0)[:, None])
-    _create(tmp_path / "three.zarr", np.ones((2, 2, 2)))
-    refused(lambda: as_rows("reference", tmp_path / "three.zarr"), "reference: expected rows and columns", "(2, 2, 2)")
-    refused(lambda: read_rows(tmp_path / "three.zarr", columns="0"), "got an array of shape (2, 2, 2)")
-    zarr.create_array(tmp_path / "none.zarr", shape=(), dtype="f8")
-    refused(lambda: as_rows("reference", tmp_path / "none.zarr"), "reference: expected rows and columns")
-
-
-def test_text_is_refused_unread(tmp_path):
-    array = zarr.create_array(tmp_path / "a.zarr", shape=(2,), dtype="<U4", zarr_format=2)
-    array[:] = ["a", "b"]
-    refused(lambda: read_rows(tmp_path / "a.zarr"), "a.zarr: expected numbers, got an array of <U4")
-
-
 @pytest.mark.parametrize(
     "codecs",
     [
@@ -227,20 +210,7 @@ def test_every_truncated_archive_is_refused(tmp_path):
         refused(lambda: read_rows(tmp_path / "a.zip"), "a.zip: cannot be read")
 
 
-def test_a_truncated_chunk_is_refused(tmp_path):
-    _create(tmp_path / "a.zarr")
-    chunk = tmp_path / "a.zarr" / "c" / "0" / "0"
-    chunk.write_bytes(chunk.read_bytes()[:-5])
-    refused(lambda: read_rows(tmp_path / "a.zarr"), "a.zarr: cannot be read")
-
-
 def test_without_zarr_one_line_says_what_to_install(tmp_path, monkeypatch):
     (tmp_path / "a.zarr").mkdir()
     monkeypatch.setitem(sys.modules, "zarr", None)
     refused(lambda: read_rows(tmp_path / "a.zarr"), "needs zarr; install it with  pip install zarr")
-
-
-def test_an_old_zarr_is_refused(tmp_path, monkeypatch):
-    (tmp_path / "a.zarr").mkdir()
-    monkeypatch.setattr(zarr, "__version__", "2.18.3")
-    refused(lambda: read_rows(tmp_path / "a.zarr"), "needs zarr 3 or newer, got 2.18.3", "-U zarr")

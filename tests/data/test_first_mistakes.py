@@ -52,21 +52,10 @@ def test_what_is_separated_by_commas_is_not(tmp_path, text):
     assert "separated by" not in refused(lambda: read_rows(tmp_path / "a.csv"), "expected numbers")
 
 
-def test_a_single_column_may_have_a_semicolon_in_its_name(tmp_path):
-    (tmp_path / "a.csv").write_text("speed; km/h\n1\n2\n")
-    np.testing.assert_array_equal(read_rows(tmp_path / "a.csv"), [[1], [2]])
-
-
 def _line(capsys, *args):
     assert main(["compare", *args]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     return line
-
-
-def test_groups_that_are_neither_a_column_nor_a_file(folder, capsys):
-    line = _line(capsys, "real.npy", "good.npy", "meh.npy", "--groups", "nofile")
-    assert "--groups: there is no such column or file; real.npy: its columns have no names" in line
-    assert "instead of 'nofile'" in line
 
 
 def test_pipes_are_refused_with_what_to_do(folder, capsys):
@@ -82,11 +71,6 @@ def test_pipes_are_refused_with_what_to_do(folder, capsys):
     finally:
         os.close(reader)
         os.close(writer)
-
-
-def test_a_file_called_minus_is_no_pipe(folder):
-    (folder / "-").write_text("1\n")
-    refused(lambda: read_rows("-"), "expected a file ending in")
 
 
 def test_a_module_in_the_folder_is_named_as_a_file(folder):
@@ -109,32 +93,6 @@ def test_a_test_by_any_of_its_names(samples, test):
     """D22: any case, and the class."""
     assert relfit.compare(samples[0], list(samples[1:]), test=test, rng=0).test == "relpsi"
     assert relfit.compare_pair(*samples, test=test, rng=0).test == "relpsi"
-
-
-@pytest.mark.parametrize("test", [relfit.RelPSI, relfit.RelMulti, relfit.BestSet])
-def test_a_test_called_with_data(samples, test):
-    """D22: relfit.RelPSI(X, M) was a bare TypeError."""
-    call = f'call relfit.compare(reference, models, test="{test.name}")'
-    refused(lambda: test(samples[0], list(samples[1:])), f"{test.__name__}: is a test and uses no data itself; {call}")
-
-
-def test_a_test_with_a_typing_error(samples):
-    """D22."""
-    refused(lambda: relfit.compare(samples[0], list(samples[1:]), test="relpsy"), "got 'relpsy'; did you mean relpsi?")
-
-
-def test_fid_is_not_offered(samples):
-    """D36."""
-    line = refused(lambda: relfit.compare(samples[0], list(samples[1:]), preset="fid"), "preset: FID is not offered")
-    assert line.endswith('use preset="kid", on the same features')
-    assert relfit.compare(samples[0], list(samples[1:]), preset="KID", rng=0).preset == "kid"
-
-
-@pytest.mark.parametrize("option", ["confidence", "confidence_level", "level"])
-def test_a_confidence_level_is_an_error_rate(samples, option):
-    """D48: "did you mean dependence?" was asked."""
-    line = refused(lambda: relfit.compare(samples[0], list(samples[1:]), **{option: 0.95}))
-    assert line == f"{option}: is not an option; pass the error rate: alpha=0.05 for a confidence level of 0.95"
 
 
 # --- scores

@@ -73,12 +73,6 @@ def test_variables_are_matched_by_name(rng):
     assert result.warnings == expected.warnings
 
 
-def test_one_variable(rng):
-    held = [posterior(rng)[0].data_vars["mu"] for _ in "abc"]
-    result = relfit.compare(held[0], held[1:], rng=0)
-    assert result.sizes == (120, 120, 120)
-
-
 def test_posteriors_that_are_none(rng):
     held, rows = posterior(rng)
     text = Dataset({"mu": DataArray(np.full((4, 30), "x"), ("chain", "draw"))})

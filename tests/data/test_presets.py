@@ -54,18 +54,6 @@ def test_kid_is_torchmetrics_with_one_subset_of_all_rows(features):
     assert _estimated("kid", x, y) == pytest.approx(float(metric.compute()[0]), rel=1e-6)
 
 
-def test_kid_is_torch_fidelity_with_one_subset_of_all_rows(features):
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    try:
-        from torch_fidelity.metric_kid import KEY_METRIC_KID_MEAN, kid_features_to_metric
-    except (ImportError, RuntimeError) as error:
-        pytest.skip(f"torch-fidelity needs a torchvision that loads ({error})")
-    x, y = features
-    options = {"kid_subsets": 1, "kid_subset_size": 60, "verbose": False}
-    found = kid_features_to_metric(torch.from_numpy(x), torch.from_numpy(y), **options)
-    assert _estimated("kid", x, y) == pytest.approx(found[KEY_METRIC_KID_MEAN], rel=1e-6)
-
-
 def _published_cmmd(x, y):
     """1000 × (mean k(x,x') + mean k(y,y') − 2 mean k(x,y)), all pairs with their diagonals, k = exp(−γr²).
 
@@ -77,18 +65,6 @@ def _published_cmmd(x, y):
         return np.exp(-(2.0 - 2.0 * cosines) / 200.0)
 
     return 1000.0 * (k(x, x).mean() + k(y, y).mean() - 2.0 * k(x, y).mean())
-
-
-def test_cmmd_as_published_comes_from_the_pieces(features):
-    """relfit's kernel on the prepared rows, in the V-statistic form."""
-    x, y = features
-    rows, (prepared,), kernel = apply_preset("cmmd", x, [y])
-
-    def mean(a, b):
-        return kernel.phi(np.square(a[:, None] - b[None]).sum(axis=2)).mean()
-
-    found = 1000.0 * (mean(rows, rows) + mean(prepared, prepared) - 2.0 * mean(rows, prepared))
-    assert found == pytest.approx(_published_cmmd(x, y), rel=1e-9)
 
 
 def test_cmmd_as_published_comes_from_the_estimate(features):
@@ -126,18 +102,6 @@ def test_kid_as_published_on_request(features):
     refused(lambda: relfit.published("fid", x, [y]), "preset", "FID is not offered")
 
 
-def test_cmmd_does_not_see_the_length_of_rows(features):
-    x, y = features
-    scale = np.random.default_rng(0).uniform(0.01, 100.0, (60, 1))
-    assert _estimated("cmmd", x * scale, y) == pytest.approx(_estimated("cmmd", x, y), rel=1e-9)
-    assert _estimated("kid", x * scale, y) != pytest.approx(_estimated("kid", x, y), rel=0.1)
-
-
-def test_unit_length_of_huge_and_tiny_rows():
-    rows, _, _ = apply_preset("cmmd", [[3e151, 4e151], [3e-200, 4e-200]], [[[1.0, 0.0]]])
-    assert np.allclose(rows, [[0.6, 0.8], [0.6, 0.8]])
-
-
 def test_refusals():
     good = np.ones((3, 2))
     refused(lambda: apply_preset("is", good, [good]), "preset", "kid, cmmd", "'is'")
@@ -167,13 +131,6 @@ def test_command_line(files, capsys, preset, command):
     expected = [_estimated(preset, x, model) for model in (y, z)]
     assert printed["discrepancy"] == pytest.approx(expected, rel=1e-9)
     assert any(note.startswith(f"preset {preset}: ") for note in printed["warnings"])
-
-
-def test_the_table_says_which_preset(files, capsys):
-    assert main(["compare", *files, "--preset", "cmmd"]) == 0
-    out = capsys.readouterr().out
-    assert "preset cmmd: rows scaled to unit length, Gaussian kernel with σ = 10" in out
-    assert "bad" in out
 
 
 @pytest.mark.filterwarnings("error")

@@ -5,7 +5,6 @@ import pytest
 from refusals import refused
 
 from relfit.api import compare
-from relfit.compute import reduce
 from relfit.data import load as data_module
 from relfit.data.arrays import device_of, resident_rows
 from relfit.data.load import load
@@ -24,11 +23,6 @@ def resident(monkeypatch):
         return "cpu" if any(isinstance(value, torch.Tensor) for value in values) else None
 
     monkeypatch.setattr(data_module, "device_of", found)
-
-
-def test_host_arrays_live_on_no_device(rng):
-    x = rng.normal(size=(5, 2))
-    assert device_of([x, torch.as_tensor(x), [[1.0]], "file.npy", None]) is None
 
 
 def test_keys_are_those_of_the_host(rng):
@@ -88,18 +82,6 @@ def test_the_pipeline_on_tensors_gives_what_arrays_give(dtype, test, rng):
 
 
 @pytest.mark.usefixtures("resident")
-@pytest.mark.parametrize("estimator", ["complete", "landmarks"])
-def test_some_samples_may_be_too_long_for_one_patch(estimator, monkeypatch, rng):
-    x, long, short = (torch.as_tensor(rng.normal(size=(n, 5))) for n in (300, 900, 300))
-    given, options = (x, {"a": long, "b": short}), {"estimator": estimator, "compute": Compute(backend="torch")}
-    whole = compare(*given, rng=0, **options)
-    monkeypatch.setattr(reduce, "DEVICE_NUMBERS", 400 * 6)
-    cut = compare(*given, rng=0, **options)
-    np.testing.assert_allclose(cut.discrepancy, whole.discrepancy, atol=1e-13)
-    np.testing.assert_allclose(cut.pvalue, whole.pvalue, rtol=1e-8)
-
-
-@pytest.mark.usefixtures("resident")
 def test_no_tensor_leaves_its_device_whole(monkeypatch, rng):
     """Of 4000 rows of five columns, only what was computed from them and a few rows may come to the host."""
     moved = []
@@ -130,15 +112,6 @@ def test_what_needs_the_rows_themselves_takes_them_to_the_host(options, rng):
     plain = compare(x, {"a": a, "b": b}, rng=0, **options)
     other = compare(torch.as_tensor(x), {"a": torch.as_tensor(a), "b": b}, rng=0, **options)
     np.testing.assert_allclose(other.discrepancy, plain.discrepancy, atol=1e-13)
-
-
-@pytest.mark.usefixtures("resident")
-def test_features_stay_on_the_device(rng):
-    x, a, b = np.abs(rng.normal(size=(3, 100, 8)))
-    plain = compare(x, {"a": a, "b": b}, preset="kid", rng=0)
-    other = compare(*(torch.as_tensor(x), {"a": torch.as_tensor(a), "b": b}), preset="kid", rng=0)
-    assert other.backend == "torch (cpu)"
-    np.testing.assert_allclose(other.discrepancy, plain.discrepancy, rtol=1e-10)
 
 
 @pytest.mark.gpu

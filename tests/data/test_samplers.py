@@ -41,14 +41,6 @@ def test_the_drawn_rows_can_be_had_saved_and_used_again(reference, tmp_path):
     np.testing.assert_array_equal(direct.discrepancy, again.discrepancy)
 
 
-def test_draws_depend_on_the_name_and_seed_only(reference):
-    one = relfit.draw({"a": normal, "b": normal}, 50, rng=1)
-    two = relfit.draw({"b": normal, "a": normal}, 50, rng=1)
-    np.testing.assert_array_equal(one["a"], two["a"])
-    assert (one["a"] != one["b"]).all()
-    assert (relfit.draw({"a": normal}, 50, rng=2)["a"] != one["a"]).all()
-
-
 def test_large_draws_come_in_batches():
     asked = []
 
@@ -99,22 +91,6 @@ def test_a_density_without_a_sampler_cannot_be_mixed(reference):
 def test_bad_samplers_are_named(reference, bad, words):
     with pytest.raises(relfit.InputError, match=words):
         relfit.compare(reference, {"bad": bad, "good": normal}, rng=0)
-
-
-def test_a_sampler_must_be_callable():
-    with pytest.raises(relfit.InputError, match="function"):
-        relfit.Sampler(3)
-    with pytest.raises(relfit.InputError, match="n: expected a whole number of at least 1, got 0"):
-        relfit.draw({"a": normal}, 0)
-
-
-def test_samplers_against_a_target():
-    target = stats.multivariate_normal([0.0, 0.0])
-    result = relfit.compare(
-        target, {"f": normal, "machine": Machine(), "rows": np.random.default_rng(0).normal(size=(300, 2))}, rng=0
-    )
-    assert result.sizes == (0, 300, 300, 300)
-    assert result.worse.tolist() == [False, True, False]
 
 
 def test_sklearn_objects_are_drawn_without_touching_them(reference):

@@ -101,13 +101,6 @@ def test_every_way_to_compare_densities_knows():
     assert any("instead" in note for note in relfit.plan(joint).notes)
 
 
-def test_what_belongs_to_kernels_is_not_replaced():
-    x = stats.expon().rvs(size=(200, 1), random_state=0)
-    models = {"true": stats.expon(), "normal": stats.norm(1.0, 1.0)}
-    refused(lambda: relfit.compare(x, models, kernel="imq", rng=0), "'true' at 0")
-    refused(lambda: relfit.compare(x, models, discrepancy=["ksd", "loglik"], rng=0), "'true' at 0")
-
-
 def test_rows_of_density_0_are_compared_by_likelihood_too(rng):
     """D1: an edge inside the data, where the density stops or vanishes."""
     x = rng.normal(size=(200, 1))
@@ -121,20 +114,8 @@ def test_rows_of_density_0_are_compared_by_likelihood_too(rng):
         refused(lambda models=models: relfit.compare(x, models, discrepancy="ksd", rng=0), "half")
 
 
-def test_an_edge_away_from_the_data_does_not_matter(rng):
-    """The boundary term is that of the data's density: KSD compares slopes where the data are."""
-    x = rng.normal(20.0, 1.0, size=(300, 1))
-    result = relfit.compare(x, {"exponential": stats.expon(), "normal": stats.norm(20.0)}, rng=0)
-    assert result.measure == "ksd"
-    assert result.best == "normal"
-
-
 def in_box(x):
     return np.where(((x > 0.0) & (x < 1.0)).all(axis=1), 0.0, -np.inf)
-
-
-def in_ball(x):
-    return np.where((x**2).sum(axis=1) < 1.0, 0.0, -np.inf)
 
 
 def on_orthant(x):
@@ -151,12 +132,6 @@ def test_edges_are_found_in_several_columns(rng, d):
         (place,) = ends({"edge": Density(log_prob=log_prob), "normal": flat}, x)
         assert place.startswith("'edge' at ")
         assert "in column " in place
-
-
-def test_the_edge_of_a_ball_is_found(rng):
-    x = rng.uniform(-1.0, 1.0, size=(2000, 2))
-    x = x[(x**2).sum(axis=1) < 1.0][:300]
-    assert len(ends({"ball": Density(log_prob=in_ball)}, x)) == 1
 
 
 def test_torch_declares_its_supports(rng):
@@ -245,21 +220,6 @@ def test_functions_that_cannot_be_searched_are_left_alone(rng):
 
     assert ends({"strict": Density(log_prob=only_these), "score": Density(score=lambda x: -x)}, x) == []
     assert ends({"mass": Density(log_prob=in_box, support=Support(discrete=True))}, x) == []
-
-
-def test_compiled_functions_are_called_with_the_rows_of_the_data(rng):
-    jax = pytest.importorskip("jax")
-    x, sizes = rng.normal(size=(70, 2)), []
-
-    def log_prob(rows):
-        sizes.append(rows.shape)
-        return -0.5 * (rows**2).sum(axis=-1)
-
-    density = Density(log_prob=jax.jit(log_prob), autodiff="jax")
-    density.log_probs(x)
-    before = list(sizes)
-    assert ends({"normal": density}, x) == []
-    assert sizes == before
 
 
 def test_a_target_that_ends_among_the_draws_is_refused(rng):

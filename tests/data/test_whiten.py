@@ -11,7 +11,6 @@ from slopes import slopes
 import relfit
 from relfit.data.adapters import adapt
 from relfit.data.encode import Column, Encoding
-from relfit.data.load import load
 from relfit.data.whiten import density_encoding, encoded_density, spread
 
 ROOT = ((1.0, 0.0), (-0.8, 0.6))
@@ -65,27 +64,6 @@ def test_every_adapter(name, rng):
     np.testing.assert_allclose(inner.scores(z), density.scores(z @ L.T) @ L, rtol=1e-5, atol=1e-5)
     assert inner.by_finite_differences == density.by_finite_differences
     assert relfit.check_score(inner, z).ok
-
-
-def test_rows_there_and_back(rng):
-    x = rng.normal(size=(30, 2)) @ L.T
-    np.testing.assert_allclose(ENCODING.apply(x) @ L.T, x, rtol=1e-12)
-    assert ENCODING.apply(np.empty((0, 2))).shape == (0, 2)
-
-
-def test_low_precision_stays_visible():
-    """Scores in float32 are float32 in other units, too, and a check allows for that."""
-    density = relfit.Density(score=lambda x: (-x / 1e4).astype(np.float32))
-    assert encoded_density(density, ENCODING).raw_scores(np.ones((3, 2))).dtype == np.float32
-
-
-def test_a_support_is_not_left(rng):
-    """Rows of a gamma law very close to its edge, 1e-30 of the spread, stay inside."""
-    gamma = relfit.Density(score=lambda x: np.where(x > 0.0, 1.0 / np.where(x > 0.0, x, 1.0) - 1e-6, np.nan))
-    x = np.concatenate([rng.gamma(2.0, 1e6, (50, 1)), [[1e-24]]])
-    encoding, note = density_encoding([x], "whiten", None)
-    assert note == ""
-    assert np.isfinite(encoded_density(gamma, encoding).scores(encoding.apply(x))).all()
 
 
 def test_the_spread_of_normal_rows_is_their_covariance(rng):
@@ -262,30 +240,6 @@ def test_which_scale(options, scale, rng):
     assert (None if result.encoding is None else result.encoding.scale) == scale
 
 
-def test_scales_that_were_given(rng):
-    """Scales are those given; the others are standard deviations, and nothing is subtracted."""
-    target, models = correlated(rng)
-    columns = load(target, models, scale={"column 1": 4.0}).encoding.columns
-    pooled = np.concatenate(list(models.values()))
-    np.testing.assert_allclose([column.scale for column in columns], [pooled[:, 0].std(), 4.0])
-    assert [column.centre for column in columns] == [0.0, 0.0]
-    refused(lambda: relfit.compare(target, models, scale={"height": 1.0}), "scale", "'height'")
-
-
-def test_a_budget_of_memory_changes_nothing(rng):
-    data = correlated(rng)
-    plain, lazy = (relfit.compare(*data, rng=0, compute=relfit.Compute(memory=m)) for m in (None, "8GB"))
-    np.testing.assert_allclose(plain.discrepancy, lazy.discrepancy, rtol=1e-9)
-
-
-def test_copies_and_the_order_of_models_change_nothing(rng):
-    target, models = correlated(rng)
-    plain = relfit.compare(target, models, rng=0)
-    more = relfit.compare(target, {"copy": models["c"], **dict(reversed(models.items()))}, rng=0)
-    for name, value in zip(plain.names, plain.discrepancy, strict=True):
-        np.testing.assert_allclose(more.discrepancy[more.names.index(name)], value, rtol=1e-9)
-
-
 def test_densities_as_models(rng):
     """By default as they are; whitened by the reference on request, in any unit."""
     unit = np.array([1e5, 1e-3])
@@ -305,28 +259,6 @@ def test_densities_as_models(rng):
     for result in results:
         assert result.worse.tolist() == [False, True]
         np.testing.assert_allclose(result.discrepancy, results[0].discrepancy, rtol=1e-7)
-
-
-def test_locations_are_given_in_the_data_s_units(rng):
-    unit = np.array([1e3, 1.0])
-    target, models = correlated(rng)
-    in_unit = relfit.Density(score=lambda x: target.scores(x / unit) / unit)
-    at = np.array([[0.5, 0.5], [-1.0, 0.0]])
-    options = {"scale": "whiten", "rng": 0}
-    one = relfit.estimate(models["a"], {"t": target}, discrepancy=relfit.FSSD(locations=at), **options)
-    other = relfit.estimate(models["a"] * unit, {"t": in_unit}, discrepancy=relfit.FSSD(locations=at * unit), **options)
-    np.testing.assert_allclose(one.values, other.values, rtol=1e-8)
-
-
-def test_whole_numbers_are_refused_before_they_are_scaled(rng):
-    target, _ = correlated(rng)
-    whole = rng.integers(-5, 5, (100, 2)).astype(float)
-    refused(lambda: relfit.compare(target, {"a": whole, "b": whole + 1.0}), "whole numbers only")
-
-
-def test_samples_have_no_score_to_change(rng):
-    x = rng.normal(size=(3, 50, 2))
-    refused(lambda: relfit.compare(x[0], {"a": x[1], "b": x[2]}, scale="whiten"), "belongs to densities")
 
 
 def test_the_record(rng, tmp_path):

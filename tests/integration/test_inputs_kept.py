@@ -123,26 +123,6 @@ def test_inside_a_folder_that_is_an_input(folder):
     assert contents(folder) == before
 
 
-def test_a_number_that_is_used_again(tmp_path):
-    """File systems give the number of a file that is gone to a new one, which is no input."""
-    files.note_read("a.npy")
-    Path("a.npy").unlink()
-    key = next(key for key, path in files._READ.items() if path.endswith("a.npy"))
-    Path("new").write_text("old")
-    files._READ[files._identity(Path("new").stat())] = files._READ[key]
-    files.write_text_atomic("new", "new")
-    assert Path("new").read_text() == "new"
-
-
-def test_what_is_remembered_has_an_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_MOST_REMEMBERED", 3)
-    for k in range(10):
-        Path(f"{k}.txt").touch()
-        files.note_read(f"{k}.txt")
-    assert len(files._READ) == 3
-    assert files.was_read("9.txt")
-
-
 @pytest.mark.parametrize("link", ["out", "place"])
 def test_links_that_change_meanwhile(folder, link):
     """Somebody else turns a link, or a folder of the path, to an input and back all the time: the input stays."""

@@ -36,13 +36,6 @@ def offline(tmp_path, monkeypatch):
         np.save(tmp_path / name, rng.normal(k / 4, 1.0, (60, 2)))
 
 
-def test_the_guard_notices():
-    with pytest.raises(Attempted):
-        socket.create_connection(("example.org", 80))
-    with pytest.raises(Attempted), socket.socket() as opened:
-        opened.connect(("example.org", 80))
-
-
 @pytest.mark.parametrize(
     ("args", "status"),
     [
@@ -90,10 +83,3 @@ def test_a_download_is_not_led_away_from_https(monkeypatch):
 
     monkeypatch.setattr(paper_data.urllib.request, "urlopen", lambda *_args, **_options: Answer(b"count\n12000\n"))
     refused(lambda: paper_data.download(paper_data.PORTAL, pause=0.0), "without https")
-
-
-def test_the_one_download_is_guarded():
-    """https, limits of time and size, a checksum of what is kept: its own tests try each of them."""
-    assert paper_data.PORTAL.startswith("https://")
-    assert 0.0 < paper_data.TIMEOUT <= 60.0
-    assert 0 < paper_data.MOST_BYTES <= 10**7

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from relfit.api import compare_noised, estimate
-from relfit.data.models import Density, at_level
+from relfit.api import compare_noised
+from relfit.data.models import at_level
 
 
 def smoothed(mean):
@@ -39,20 +39,6 @@ def test_levels_are_weighted_by_their_square(x):
     result = compare_noised(x, {"a": smoothed(1.0), "b": smoothed(0.0)}, [1.0, 2.0], rng=3)
     small, large = (level.discrepancy for level in result.by_level)
     np.testing.assert_allclose(result.overall.discrepancy, 0.2 * small + 0.8 * large, rtol=1e-12)
-
-
-def test_vanishing_noise_is_the_comparison_without_noise(x):
-    names = {"a": 1.0, "b": 0.0}
-    result = compare_noised(x, {name: smoothed(mean) for name, mean in names.items()}, [1e-9], rng=0)
-    plain = estimate(x, {name: Density(score=lambda x, m=mean: m - x) for name, mean in names.items()}, rng=0)
-    np.testing.assert_allclose(result.overall.discrepancy, plain.values, rtol=1e-6)
-
-
-def test_the_seed_gives_the_noise(x):
-    networks = {"a": smoothed(1.0), "b": smoothed(0.0)}
-    first, again, other = (compare_noised(x, networks, [1.0], rng=seed).overall.discrepancy for seed in (0, 0, 1))
-    np.testing.assert_array_equal(first, again)
-    assert (first != other).all()
 
 
 def test_bad_arguments_are_refused(x):

@@ -15,11 +15,10 @@ from refusals import refused
 
 import relfit
 from relfit.cli import main
-from relfit.compute import memory
 from relfit.compute import rows as stored
 from relfit.compute.backend import NumpyBackend
 from relfit.compute.memory import Budget, parse_memory
-from relfit.compute.rows import CastRows, LazyRows, SomeRows, bare_rows, written_rows
+from relfit.compute.rows import LazyRows, SomeRows, bare_rows
 from relfit.data import load as data_load
 from relfit.data.arrays import open_rows
 from relfit.data.files import FileRows
@@ -123,19 +122,6 @@ def test_densities_at_data_in_a_file_give_the_same_answer(files, options, small_
 def test_a_target_and_samples_in_files_give_the_same_answer(files, options, small_parts):
     del files["reference"]
     assert_same(*both(DENSITIES["right"], files, **options))
-
-
-def test_a_pair_and_an_estimate_take_a_budget(files):
-    reference, a, b = files["reference"], files["a"], files["b"]
-    pairs = [
-        relfit.compare_pair(reference, b, a, rng=0, compute=relfit.Compute(memory=budget)) for budget in (None, 10**9)
-    ]
-    assert pairs[0].pvalue == pytest.approx(pairs[1].pvalue, rel=1e-9)
-    values = [
-        relfit.estimate(reference, {"a": a}, rng=0, compute=relfit.Compute(memory=budget)).values
-        for budget in (None, "1 GiB")
-    ]
-    np.testing.assert_allclose(*values, rtol=0, atol=1e-12)
 
 
 def test_whatever_holds_the_rows(samples, files, tmp_path, small_parts):
@@ -251,22 +237,6 @@ def test_a_file_shorter_than_it_should_be_is_refused(tmp_path):
     refused(lambda: bare_rows(path, "<f8", (10, 2))[:], "ends before row 10")
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is the disk that is full")
-def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
-    opened = Path.open
-    monkeypatch.setattr(Path, "open", lambda path, mode: opened(Path("/dev/full"), "wb", buffering=0))
-    refused(lambda: written_rows([np.ones((2, 2))], tmp_path), "TMPDIR: cannot write rows to", "No space left")
-
-
-def test_what_cannot_be_read_is_not_taken_for_a_full_disk(tmp_path):
-    def damaged():
-        yield np.ones((2, 2))
-        raise OSError("Unexpected end of stream")
-
-    with pytest.raises(OSError, match="Unexpected end"):
-        written_rows(damaged(), tmp_path)
-
-
 def _complaints(reference, models, **options):
     said = []
     for budget in (None, "1GB"):
@@ -291,33 +261,6 @@ def test_bad_numbers_are_counted_over_all_parts(samples, value, small_parts):
     assert "3 of 401 rows (first: row 30)" in first
 
 
-def test_bad_scores_are_counted_over_all_parts(samples, small_parts):
-    samples["reference"][[20, 301], 0] = 50.0
-
-    def log_prob(x):
-        return np.where(np.abs(x[:, 0]) > 40.0, -np.inf, -0.5 * np.square(x).sum(axis=1))
-
-    def score(x):
-        return np.where(np.abs(x[:, :1]) > 40.0, np.nan, -x)
-
-    for broken in (Density(score=score, log_prob=log_prob), Density(score=score)):
-        models = {"whole": DENSITIES["right"], "bounded": broken}
-        first, second = _complaints(samples["reference"], models)
-        assert first == second
-        assert "2 of 401 rows (first: row 20" in first
-
-
-def test_one_point_and_whole_numbers_are_refused_alike(small_parts):
-    same = {"a": np.ones((50, 3)), "b": np.ones((60, 3))}
-    first, second = _complaints(np.ones((40, 3)), same)
-    assert first == second
-    assert "all pooled rows coincide" in first
-    whole = np.random.default_rng(0).integers(9, size=(100, 3)).astype(float)
-    first, second = _complaints(whole, DENSITIES)
-    assert first == second
-    assert "whole numbers only" in first
-
-
 def test_copies_and_rows_in_common_are_seen(samples, small_parts):
     reference = samples.pop("reference")
     reference[:, 2] = 4.0
@@ -335,21 +278,6 @@ def test_copies_and_rows_in_common_are_seen(samples, small_parts):
     assert "duplicate of a" in second.status[second.names.index("copy of a")]
 
 
-def test_densities_with_the_same_scores_are_copies(files, small_parts):
-    densities = {**DENSITIES, "again": Density(score=lambda x: -(x + 0.0))}
-    first, second = both(files["reference"], densities)
-    assert_same(first, second)
-    assert "duplicate of right" in second.status[-1]
-
-
-def test_atoms_have_a_bandwidth(small_parts):
-    rng = np.random.default_rng(1)
-    rows = [np.where(rng.random((3_000, 1)) < 0.001, rng.normal(size=(3_000, 2)), 1.0) for _ in range(3)]
-    first, second = both(rows[0], {"a": rows[1], "b": rows[2]})
-    assert first.kernel.bandwidth == second.kernel.bandwidth
-    assert_same(first, second)
-
-
 @pytest.mark.parametrize(("given", "size"), [("1GB", 10**9), ("1.5 gib", 1610612736), ("200 MB", 2 * 10**8), (77, 77)])
 def test_sizes(given, size):
     assert parse_memory(given) == size
@@ -358,14 +286,6 @@ def test_sizes(given, size):
 @pytest.mark.parametrize("given", ["", "GB", "-1GB", "1PB", "1e9", 0, -5, True, 1.5, "٣GB", "9" * 25])
 def test_no_sizes(given):
     refused(lambda: parse_memory(given), "memory: expected a number of bytes or a size")
-
-
-def test_the_work_gets_a_half_a_quarter_of_the_budget_whatever_the_interpreter_holds(tmp_path):
-    budget = Budget(2**40, tmp_path)
-    assert budget.working(0, 1) == 2**39
-    assert budget.working(2**39, 1) == 2**38
-    # Never less than what is needed, once that fits.
-    assert budget.working(2**39, 2**38 + 1) == 2**38 + 1
 
 
 def test_a_checkpoint_goes_on_under_the_same_budget(files, tmp_path, monkeypatch):
@@ -391,12 +311,6 @@ def test_a_budget_too_small_names_one_that_does(files):
     refused(lambda: run(2), "got 2 bytes")
     smallest = int(re.search(r"at least (\d+) MB", message)[1])
     run(f"{smallest + 10}MB")
-
-
-def test_large_files_that_must_be_read_whole_are_refused(samples, tmp_path):
-    np.savez_compressed(tmp_path / "x.npz", rows=np.zeros((200_000, 10)))
-    rule = "read whole, and its 17 MB are more than an eighth of memory=100 MB"
-    refused(lambda: open_rows(FileRows(str(tmp_path / "x.npz")), Budget(10**8, tmp_path)), rule, ".parquet")
 
 
 def test_the_folder_is_removed_whatever_happens(samples, files, tmp_path, monkeypatch):
@@ -495,17 +409,6 @@ def test_landmarks_of_wide_rows_stay_within_the_budget(tmp_path):
     for name in ("reference", "a", "b", "c"):
         np.save(tmp_path / f"{name}.npy", rng.standard_normal((8_000, 1_000), dtype="f4"))
     assert _peak(tmp_path, 400_000_000, "landmarks") < 400_000_000
-
-
-def test_resident_size_is_known():
-    block = np.ones(4_000_000)
-    assert memory.resident() > block.nbytes
-    assert memory._peak() >= memory.resident() - 2**20
-
-
-def test_cast_rows_copy_nothing_they_need_not(samples):
-    rows = samples["a"].astype(float)
-    assert np.shares_memory(CastRows(rows)[3:9], rows)
 
 
 def test_wide_rows_stay_within_the_budget(tmp_path):

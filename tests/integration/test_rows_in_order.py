@@ -48,11 +48,6 @@ def test_losses_in_the_order_of_time():
     assert decided.doubts == result.doubts
 
 
-def test_independent_losses_have_no_note():
-    rng = np.random.default_rng(1)
-    assert not any(about_order(lower(rng.exponential(size=(100, 3)))) for _ in range(50))
-
-
 def test_tasks_one_after_another():
     """As in the file of a benchmark: a note that names strata, no doubt, and nothing once they are given."""
     rng = np.random.default_rng(2)
@@ -64,13 +59,6 @@ def test_tasks_one_after_another():
     assert "strata= for the tasks of a benchmark" in note
     assert result.doubts == ()
     assert about_order(lower(losses, strata=tasks)) == []
-
-
-def test_losses_in_the_order_of_their_size():
-    """Rows sorted by a model's loss show nothing about dependence."""
-    losses = np.random.default_rng(3).normal(size=(300, 2))
-    result = lower(losses[np.argsort(losses[:, 0])])
-    assert result.doubts == ()
 
 
 def test_a_table_with_keys_is_looked_at_in_the_order_of_its_file():
@@ -134,15 +122,6 @@ def test_independent_samples_have_no_note():
     for _ in range(60):
         x = rng.normal(size=(3, 100, 2))
         assert about_order(relfit.compare(x[0], {"a": x[1], "b": x[2]}, rng=0)) == []
-
-
-def test_sorted_samples_have_no_doubt():
-    rng = np.random.default_rng(7)
-    data, a, b = np.sort(rng.normal(size=(3, 300)), axis=1)
-    result = relfit.compare(data, {"a": a, "b": b}, rng=0)
-    (note,) = about_order(result)
-    assert "rows sorted by class or value need no option" in note
-    assert result.doubts == ()
 
 
 def write_csv(path, rows, header):

@@ -107,13 +107,6 @@ def test_the_closure_is_the_smallest_mean_of_all_sets(logs):
     np.testing.assert_allclose(found, subset_means(np.exp(logs)), rtol=1e-10)
 
 
-def test_the_closure_of_huge_and_tiny_evidence():
-    found = closed(np.array([-1e5, 1e5, 3.0]))
-    assert np.isfinite(found).all()
-    assert found[1] > 500.0
-    assert found[0] < -500.0
-
-
 @pytest.mark.parametrize("cuts", [[1, 2, 3], [CHUNK], [100, 101], []])
 def test_how_many_items_are_given_at_once_does_not_matter(cuts):
     losses = np.random.default_rng(0).random((200, 3)) * [1.0, 0.7, 0.9]
@@ -124,16 +117,6 @@ def test_how_many_items_are_given_at_once_does_not_matter(cuts):
         np.testing.assert_allclose(getattr(part, name), getattr(whole, name), rtol=1e-11, atol=1e-11)
     assert (part.out == whole.out).all()
     assert part.items == whole.items == 200
-
-
-def test_repetitions_are_separate():
-    losses = np.random.default_rng(0).random((150, 4, 3))
-    together = evidence_of(losses)
-    for k in range(4):
-        alone = evidence_of(losses[:, k])
-        np.testing.assert_allclose(together.wealth[:, k], alone.wealth, rtol=1e-12)
-        np.testing.assert_allclose(together.peak[k], alone.peak, rtol=1e-12)
-        assert (together.out[k] == alone.out).all()
 
 
 def test_limits_of_a_constant_difference():
@@ -179,21 +162,6 @@ def test_limits_of_models_that_are_out_invert_the_verdict(models, seed, gap):
             assert (subset_means(each)[i] >= 1.0 / ALPHA) == above
 
 
-def test_limits_before_the_first_item_are_the_bounds():
-    assert (lower_limits(no_evidence(3, 12), BETS, ALPHA) == -1.0).all()
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.integers(2, 5), st.integers(0, 10**6), st.floats(0.0, 0.6))
-def test_limits_and_evidence_never_contradict_each_other(models, seed, gap):
-    """A limit above 0, for all pairs at once, means that the evidence against the model has reached 1/α."""
-    losses = np.random.default_rng(seed).random((120, models)) * (1.0 - gap * np.arange(models) / models)
-    found = evidence_of(losses)
-    above = (lower_limits(found, BETS, ALPHA / (models * (models - 1))) > 0.0).any(axis=1)
-    assert (log_e_models(found, BETS)[above] >= math.log(1.0 / ALPHA) - 1e-9).all()
-    assert (found.out[above] > 0.0).all()
-
-
 def test_what_is_no_worse_on_average_has_no_evidence_against_it():
     """Better for 500 items, then worse by as much: Π(1 − 0.01λ²)^500 is below 1 for every bet."""
     first = np.r_[np.zeros(500), np.full(500, 0.1)]
@@ -202,14 +170,6 @@ def test_what_is_no_worse_on_average_has_no_evidence_against_it():
     assert pairs[0, 1] < 0.0
     assert found.peak[0] <= 0.0
     assert found.out[1] > 0.0  # it was worse on average then
-
-
-def test_optional_stopping_keeps_the_level():
-    """Three ties, a look after each of 400 items, 1000 runs: ever out in at most α of them + 3 s.e."""
-    losses = (np.random.default_rng(0).random((400, 1000, 3)) < 0.3).astype(float)
-    rate = (evidence_of(losses).out > 0.0).any(axis=1).mean()
-    assert rate <= ALPHA + 3.0 * math.sqrt(ALPHA * (1.0 - ALPHA) / 1000)
-    assert rate > 0.0
 
 
 def test_ranks_are_those_of_scipy():

@@ -146,22 +146,6 @@ def test_missing_models_touch_no_pair_of_theirs(losses):
     assert after.log_pair_evalue[1, 0] != before.log_pair_evalue[1, 0]
 
 
-def test_scores_are_losses_turned_round(losses):
-    with filled(":memory:", losses) as down, filled(":memory:", 1.0 - losses, higher_is_better=True) as up:
-        a, b = down.result(), up.result()
-    np.testing.assert_allclose(a.log_evalue, b.log_evalue)
-    np.testing.assert_allclose(b.mean, 1.0 - a.mean)
-    assert a.best == b.best
-
-
-def test_bounds_are_units(losses):
-    with filled(":memory:", losses) as one, filled(":memory:", 10.0 * losses - 4.0, bounds=(-4, 6)) as ten:
-        a, b = one.result(), ten.result()
-    np.testing.assert_allclose(a.log_evalue, b.log_evalue)
-    np.testing.assert_allclose(b.lower, 10.0 * a.lower)
-    np.testing.assert_allclose(b.mean, 10.0 * a.mean - 4.0)
-
-
 def test_clipping_is_counted_and_said(losses):
     high = losses.copy()
     high[:7, 2] = 50.0
@@ -193,30 +177,11 @@ def test_rounds_ask_only_the_models_that_can_be_the_best(path, losses):
         assert next(iter(monitor.rounds(range(400)))) == (151, ("a", "b"))
 
 
-def test_history_ends_with_the_answer(path, losses):
-    with filled(path, losses) as monitor:
-        history = monitor.history(50)
-        assert [result.items for result in history] == list(range(8, 401, 8))
-        np.testing.assert_allclose(history[-1].log_evalue, monitor.result().log_evalue)
-        assert history[-1].out_after == monitor.result().out_after
-
-
 def test_losses_changed_in_the_file_are_noticed(path, losses):
     with filled(path, losses) as monitor:
         monitor._file.connection.execute("UPDATE items SET losses = ? WHERE number = 9", (np.ones(3).tobytes(),))
         with pytest.raises(relfit.InputError, match="its losses do not give its figures"):
             monitor.history()
-
-
-@pytest.mark.parametrize("value", ["text", 10**15, 1.5, b"short", bytes(8 * 3000)])
-def test_figures_of_another_type_are_refused(path, losses, value):
-    filled(path, losses).close()
-    raw = sqlite3.connect(path)
-    raw.execute("UPDATE evidence SET arrays = ?", (value,))
-    raw.commit()
-    raw.close()
-    with pytest.raises(relfit.InputError, match="is damaged"):
-        Monitor.open(path)
 
 
 def _tampered(path, change):
@@ -246,19 +211,6 @@ def test_figures_that_cannot_be_are_refused(path, losses, value, recwarn):
     with pytest.raises(relfit.InputError, match=r"is damaged \(its figures are not those of any losses\)"):
         Monitor.open(path)
     assert not recwarn.list
-
-
-def test_a_single_figure_that_cannot_be_is_refused(path, losses):
-    """Every third of them in turn, with the digest that it would have."""
-    filled(path, losses).close()
-    whole = path.read_bytes()
-    with Monitor.open(path) as monitor:
-        count = len(monitor._file.connection.execute("SELECT arrays FROM evidence").fetchone()[0]) // 8
-    for k in range(0, count, 3):
-        path.write_bytes(whole)
-        _tampered(path, lambda figures, k=k: figures.__setitem__(k, [math.nan, 1e300, -1e300][k // 3 % 3]))
-        with pytest.raises(relfit.InputError, match="its figures are not those of any losses"):
-            Monitor.open(path)
 
 
 @pytest.mark.parametrize(("clock", "day"), [(0.0, "1970-01-01"), (-1e9, "1970-01-01"), (1e12, "9999-12-31")])
@@ -319,22 +271,6 @@ def _row(result, name):
     return next(row for row in result.rows() if row["name"] == name)
 
 
-def test_limits_of_a_model_that_is_out_agree_with_the_verdict():
-    """Limits for all pairs need more evidence than the verdict, and began below 0 for a model that was called worse."""
-    rng, below = np.random.default_rng(0), 0
-    for _ in range(5):
-        losses = (rng.random((200, 3)) < [0.2, 0.2, 0.45]).astype(float)
-        with filled(":memory:", losses) as monitor:
-            history = monitor.history(100)
-        for result in history:
-            out = result.worse
-            below += int((result.lower.max(axis=1) <= 0.0)[out].sum())
-            for row in result.rows():
-                assert row["lower"] >= 0.0 if row["worse"] else row["best"] or row["lower"] <= 0.0
-                assert not row["worse"] or row["lower"] < row["difference"] < row["upper"]
-    assert below > 5
-
-
 @pytest.mark.parametrize("size", [1, 7, 64, 500])
 def test_limits_of_a_model_whose_evidence_has_fallen_are_those_of_its_verdict(path, size):
     """It was worse by 0.5 in 60 items and is better afterwards: what was shown is about the first items."""
@@ -355,16 +291,6 @@ def test_limits_of_a_model_whose_evidence_has_fallen_are_those_of_its_verdict(pa
         [then[key] for key in ("difference", "lower", "upper")], abs=1e-9
     )
     assert np.isnan(result.out_limits[:2]).all()
-
-
-def test_every_model_can_be_out_where_the_better_one_changes():
-    turns = np.repeat([[0.0, 0.6], [0.6, 0.0]], [60, 200], axis=0)
-    with Monitor(["a", "b"], path=":memory:") as monitor:
-        monitor.update({"a": turns[:, 0], "b": turns[:, 1]}, items=range(260))
-        result = monitor.result()
-        assert result.confidence_set == ()
-        assert "every model has been worse than another one" in str(result)
-        assert list(monitor.rounds(range(300))) == []
 
 
 def test_nothing_yet(path):

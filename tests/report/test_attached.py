@@ -12,7 +12,6 @@ import pytest
 import relfit
 from relfit.report import METHODS
 from relfit.results.serial import Record
-from relfit.results.words import caveats
 
 DECLARED = {
     "Comparison": relfit.Comparison,
@@ -62,14 +61,6 @@ print(result._repr_html_()[:4], type(result.plot()).__name__)
     ]
 
 
-def test_the_methods_are_declared_with_signature_docstring_and_types():
-    for name in ("plot", "plot_pairs", "plot_witness", "plot_power", "plot_bandwidths", "report"):
-        method = getattr(relfit.Comparison, name)
-        assert method.__doc__
-        assert "return" in method.__annotations__
-    assert list(inspect.signature(relfit.Plan.plot).parameters) == ["self", "ax"]
-
-
 def _decided(**fields):
     return replace(relfit.decide(relfit.JointEstimate(("a", "b"), [0.1, 0.9], 0.01 * np.eye(2))), **fields)
 
@@ -80,11 +71,3 @@ def test_a_note_comes_first_because_the_result_says_so():
     lines = str(_decided(warnings=(prose, "read me first"), leading=("read me first",))).splitlines()
     places = [next(k for k, line in enumerate(lines) if part in line) for part in ("read me", "clearly worse.", prose)]
     assert places == sorted(places)
-
-
-def test_a_series_is_known_by_its_lags():
-    """Code review of 0.2: it was read from the name of the design."""
-    joint = relfit.JointEstimate(("a", "b"), [0.1, 0.9], 0.01 * np.eye(2), (50,), measure="loss")
-    result = relfit.decide(joint)
-    assert any("items of a series" in each for each in caveats(replace(result, lags=3, design="any words")))
-    assert not any("items of a series" in each for each in caveats(replace(result, design="a series of words")))

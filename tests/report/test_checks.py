@@ -110,23 +110,6 @@ def test_rows_advice_is_the_plans():
     assert sentence.startswith(f"To tell b from a you would need about n = {about(needed)} rows; ")
 
 
-def test_rows_advice_promises_nothing_it_cannot():
-    joint = relfit.JointEstimate(("a", "b", "c"), [0.0, 0.01, 9.0], 0.01 * np.eye(3), sizes=(200,))
-    (sentence,) = rows_advice(relfit.decide(joint, test="relpsi"))
-    assert "no number of rows is enough" in sentence
-    clear = relfit.JointEstimate(("a", "b"), [0.0, 9.0], 0.01 * np.eye(2), sizes=(200,))
-    assert rows_advice(relfit.decide(clear, test="relpsi")) == ["No other model is undecided: these rows were enough."]
-    unknown = relfit.JointEstimate(("a", "b"), [0.0, 0.1], 0.01 * np.eye(2))
-    assert rows_advice(relfit.decide(unknown, test="relpsi")) == []
-
-
-def test_many_undecided_models_are_counted():
-    joint = relfit.JointEstimate(tuple("abcdefg"), 0.1 * np.arange(7.0), 0.2 * np.eye(7), sizes=(100,))
-    said = rows_advice(relfit.decide(joint, test="relpsi"))
-    assert len(said) == 5
-    assert said[-1] == "2 more models are also undecided."
-
-
 @pytest.mark.parametrize(
     ("correction", "said"),
     [("none", "called worse in at most 10 of 100"), ("by", "10 of every 100 verdicts"), ("holm", "even one mistaken")],
@@ -155,16 +138,6 @@ def test_an_outlier_is_no_cluster():
     assert separated_clusters(np.append(np.arange(40.0), 500.0)[:, None]) is None
 
 
-def test_a_cluster_behind_an_outlier_is_found():
-    x = np.concatenate([np.arange(20.0), np.arange(60.0, 80.0), [5000.0]])[:, None]
-    assert separated_clusters(x)[1] == 41.0
-
-
 @pytest.mark.parametrize("d", [1, 2, 10])
 def test_one_cloud_is_no_clusters(rng, d):
     assert all(separated_clusters(rng.normal(size=(300, d))) is None for _ in range(5))
-
-
-def test_repeated_rows_are_no_clusters():
-    assert separated_clusters(np.zeros((30, 2))) is None
-    assert separated_clusters(np.repeat(np.arange(10.0), 3)[:, None]) is None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.report.columns import LARGE_SHARE, bins, spacing
+from relfit.report.columns import LARGE_SHARE, bins
 
 LONG = "organisation__gaussian-copula-synthesizer-with-a-long-name-v2.1"
 
@@ -43,19 +43,6 @@ def test_whole_numbers_have_bins_of_their_own():
         scaled = (months * unit) + start
         edges = bins(scaled, scaled.min(), scaled.max())
         assert np.histogram(scaled, edges)[0].tolist() == [5] * 12
-
-
-def test_many_whole_numbers_share_bins():
-    """D44: each bin holds equally many of the values."""
-    values = np.arange(200.0)
-    counts = np.histogram(values, bins(values, 0.0, 199.0))[0]
-    assert set(counts.tolist()) == {5}
-
-
-@pytest.mark.parametrize("values", [np.random.default_rng(0).normal(size=500), np.ones(9), np.empty(0)])
-def test_other_numbers_have_no_spacing(values):
-    assert spacing(values) is None
-    assert len(bins(values, 0.0, 1.0)) == 21
 
 
 def test_a_wrong_joint_is_marked(page):

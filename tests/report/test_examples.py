@@ -43,25 +43,6 @@ def test_the_rows_that_differ_most_are_chosen(compared):
     assert all(abs(float(text.split()[1])) < 2.5 for text in typical)
 
 
-def test_only_what_was_given_is_shown(compared):
-    result, data = compared
-    found = differing_rows(result, recall(result, data), "b")
-    assert list(strips(found, {"reference": ["x"] * 60})) == ["In the data, but too rare in the model"]
-    assert strips(differing_rows(result, recall(result, data), "a"), {"b": ["x"] * 60}) == {}
-
-
-def test_what_is_within_the_noise_is_called_so(compared):
-    """Model a has the distribution of the data: whatever rows it shows, they are noise."""
-    result, data = compared
-    found = differing_rows(result, recall(result, data), "a")
-    titles = list(strips(found, {"reference": ["x"] * 60, "a": ["x"] * 60}))
-    assert titles == [
-        "Too frequent in the model (within the noise)",
-        "Most like the data",
-        "In the data, but too rare in the model (within the noise)",
-    ]
-
-
 def test_items_must_fit_the_rows(compared):
     result, data = compared
     recalled = recall(result, data)
@@ -89,18 +70,6 @@ def test_arrays_become_pictures():
     colour[..., 0] = 200
     assert _decoded(example(colour, 0).picture).getpixel((0, 0)) == (200, 0, 0)
     refused(lambda: example(np.zeros(5), 0), "expected images of shape (h, w) or (h, w, 3)")
-
-
-def test_files(tmp_path):
-    Image.new("RGB", (400, 200), (1, 2, 3)).save(tmp_path / "a<b>.png")
-    shown = example(tmp_path / "a<b>.png", 5)
-    assert shown.name == "row 5: a<b>.png"
-    assert _decoded(shown.picture).size == (96, 48)
-    (tmp_path / "broken.png").write_bytes(b"no image")
-    assert example(tmp_path / "broken.png", 0).text.startswith("cannot be shown")
-    (tmp_path / "words.txt").write_text("several\n words", encoding="utf-8")
-    assert example(tmp_path / "words.txt", 0).text == "several words"
-    assert example(tmp_path / "none.txt", 0).text.startswith("cannot be read")
 
 
 def test_texts_are_cut_and_shown_as_text():

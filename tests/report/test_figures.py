@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,8 +12,6 @@ from relfit.report.figures import (
     Scale,
     difference_forest,
     discrepancy_forest,
-    scale_of,
-    tick_labels,
     who_beats_whom,
 )
 
@@ -48,14 +44,6 @@ def test_a_margin_moves_the_line():
     assert drawn.bars[1].low > 0.2
 
 
-def test_infinite_ends_are_said(make):
-    drawn = difference_forest(make([0.0, 1e-9, 3.0], errors=0.2))
-    shown = [drawn.shown(bar) for bar in drawn.bars]
-    assert shown[0] == "—"
-    ends = [end for bar in drawn.bars for end in (bar.low, bar.high)]
-    assert any(math.isinf(end) for end in ends) == any("∞" in text for text in shown)
-
-
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=5), st.sampled_from([1e-6, 1.0, 100.0]))
 def test_values_are_always_on_the_scale(values, error):
@@ -76,14 +64,6 @@ def test_ticks_are_few_inside_and_told_apart(low, width):
     ticks = scale.ticks()
     assert 1 <= len(ticks) <= 6
     assert all(low - 1e-6 * width <= tick <= low + width + 1e-6 * width for tick in ticks)
-
-
-def test_tick_labels():
-    assert tick_labels([0.0, 0.005, 0.01]) == ["0", "0.005", "0.01"]
-    assert tick_labels([-20.0, 0.0, 20.0]) == ["−20", "0", "20"]
-    assert tick_labels([0.0, 2e6]) == ["0", "2e6"]
-    assert scale_of([3.0, 3.0]) == Scale(0.0, 6.0)
-    assert scale_of([0.0, 0.0]) == Scale(-1.0, 1.0)
 
 
 def test_who_beats_whom_by_hand(make):

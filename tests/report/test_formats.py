@@ -6,7 +6,6 @@ import csv
 import html
 import io
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,9 +15,7 @@ from scipy.stats import multivariate_normal
 import relfit
 from relfit.kernels.composite import Decay, Tilted
 from relfit.report.page import render_report, settings
-from relfit.results.formats import latex_text, methods_text, references, to_csv, to_latex, to_markdown
-from relfit.results.text import table
-from relfit.results.words import error_words
+from relfit.results.formats import methods_text, references, to_csv, to_latex, to_markdown
 from relfit.util.errors import InputError
 
 
@@ -103,20 +100,6 @@ def test_latex_escapes_every_name(odd):
         assert bare.count("{") == bare.count("}")
     assert r"\textbackslash{}frac" in made
     assert made.count(r"\textbf") == 1
-
-
-def test_latex_numbers_by_hand(make):
-    made = to_latex(make([-0.5, 9.0]))
-    assert "$-0.50$" in made
-    assert "$<10^{-12}$" in made
-    assert latex_text("50% & a_b ≤ 2²") == r"50\% \& a\_b $\leq$ 2\textsuperscript{2}"
-
-
-def test_formats_show_the_same_cells(make):
-    result = make([0.1, 0.2, 5.0], correction="by")
-    for made in (to_latex(result), to_markdown(result)):
-        for row in table(result).rows:
-            assert all(cell in made for cell in row[1:3])
 
 
 SETTINGS = {
@@ -247,21 +230,6 @@ def test_settings_are_complete(rng):
     assert not any(re.search(r"array\(|object at", text) for text in shown.values())
 
 
-def test_new_fields_of_a_result_are_shown(make):
-    """A setting that is added to results later is not forgotten: its name becomes its label."""
-    result = replace(make([0.1, 0.9]), backend="other")
-    assert dict(settings(result))["backend"] == "other"
-    assert np.isfinite(result.alpha)
-
-
-def test_settings_show_short_digests_and_no_command(rng):
-    result = relfit.compare(rng.normal(size=(40, 2)), {"a": rng.normal(size=(40, 2)), "b": rng.normal(size=(40, 2))})
-    shown = dict(settings(replace(result, command=("compare", "x.npy"))))
-    digests = result.inputs["models"]
-    assert f"a {digests['a'][:12]}, b {digests['b'][:12]}" in shown["digests of the data"]
-    assert "command" not in shown
-
-
 @pytest.mark.parametrize("test", ["relpsi", "relmulti", "best-set", "carve"])
 def test_the_methods_paragraph_knows_the_margin(rng, test):
     data, models = rng.normal(size=(80, 2)), {"a": rng.normal(size=(80, 2)), "b": rng.normal(1, 1, (80, 2))}
@@ -272,28 +240,3 @@ def test_the_methods_paragraph_knows_the_margin(rng, test):
     assert expected in text
     plain = relfit.compare(data, models, test=test, rng=0).methods_text()
     assert "by more than" not in plain
-
-
-def test_the_methods_paragraph_says_how_few_rows_were_tested(make):
-    few = relfit.decide(relfit.JointEstimate(("a", "b", "c"), [0.0, 0.1, 0.5], 0.01 * np.eye(3), (299,)), rng=0)
-    many = relfit.decide(relfit.JointEstimate(("a", "b", "c"), [0.0, 0.1, 0.5], 0.01 * np.eye(3), (300,)), rng=0)
-    assert "simulated critical values (Student's law for each difference)" in few.methods_text()
-    assert "with simulated critical values and moment selection" in many.methods_text()
-
-
-def test_the_methods_paragraph_of_pairs_in_groups_and_of_several_kernels(rng):
-    data, models = rng.normal(size=(80, 2)), {"a": rng.normal(size=(80, 2)), "b": rng.normal(1, 1, (80, 2))}
-    paired = relfit.compare(data, models, dependence="paired", rng=0)
-    assert "paired with the data row by row" in paired.methods_text()
-    grouped = relfit.compare(data, models, dependence="paired", groups=np.arange(80) // 2, rng=0)
-    assert "paired with the data group by group" in grouped.methods_text()
-    several = relfit.compare(data, models, kernel=[relfit.Gaussian(1.0), relfit.Gaussian(3.0)], rng=0)
-    assert "no worse than any other model under every kernel" in several.methods_text()
-
-
-def test_the_best_set_is_tested_against_all(make):
-    for correction in ("holm", "by"):
-        said = error_words(make([0.0, 0.1, 5.0], test="best-set", correction=correction))
-        assert "as good as the best" in said
-        assert "tested against" not in said
-        assert "tested against" in error_words(make([0.0, 0.1, 5.0], test="relpsi", correction=correction))

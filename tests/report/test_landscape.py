@@ -30,23 +30,6 @@ def test_two_columns_show_the_witness_itself(rng):
     assert (drawn.view.labels, drawn.view.projected) == (("column 0", "column 1"), False)
 
 
-def test_pictures_of_few_columns_share_their_frame(rng):
-    data, models = rng.normal(size=(60, 2)), {"a": rng.normal(size=(60, 2)), "far": rng.normal(9, 1, (60, 2))}
-    near, _ = _drawn(data, models, "a")
-    far, _ = _drawn(data, models, "far")
-    np.testing.assert_array_equal(near.grid[0], far.grid[0])
-    assert far.grid[0][-1] > 9.0
-
-
-def test_one_column(rng):
-    data, models = rng.normal(size=90), {"a": rng.normal(size=90), "wide": rng.normal(0, 2.5, 90)}
-    drawn, _ = _drawn(data, models, "wide")
-    assert drawn.values.shape == drawn.errors.shape == drawn.grid[0].shape
-    middle = np.abs(drawn.grid[0]).argmin()
-    assert drawn.values[middle] < 0.0 < drawn.values[[0, -1]].min()
-    assert drawn.clear[middle]
-
-
 def test_equal_samples_stay_blank(rng):
     """The share of the picture that noise colours: beyond 3.5 s.e. far less than 1% on average."""
     shares = []
@@ -95,17 +78,6 @@ def test_slopes_of_a_shifted_density(rng):
     assert right.clear.mean() < 0.02
 
 
-def test_slopes_of_samples_against_a_target(rng):
-    target = relfit.Density(score=lambda x: -x, dim=1)
-    models = {"good": rng.normal(size=(120, 1)), "off": rng.normal(1.5, 1, (120, 1))}
-    result = relfit.compare(target, models, rng=0)
-    recalled = recall(result, (target, models))
-    found = differing_rows(result, recalled, "off")
-    assert (found.kind, found.reference) == ("slope", None)
-    assert found.discrepancy == pytest.approx(result.discrepancy[1], rel=1e-9)
-    assert landscape(recalled, found).clear.any()
-
-
 def test_main_axes_of_a_known_cloud():
     """Points on the line (3, 4)/5 with a little spread across it: axis 1 is that direction with a positive sign."""
     steps, across = np.linspace(-5, 5, 11), 0.1 * np.array([1.0, -1.0] * 5 + [0.0])
@@ -122,12 +94,3 @@ def test_no_picture_has_an_axis_without_spread(rng):
     levels = np.eye(4)[rng.integers(0, 4, 200)]
     assert len(main_axes(np.hstack([rng.normal(size=(200, 2)), levels])).directions) == 5
     assert len(main_axes(np.outer(rng.normal(size=50), np.ones(3))).directions) == 2
-
-
-def test_iteration_finds_the_axes_of_a_decomposition(rng):
-    """250 columns whose spreads fall like 0.8^k: the iterated axes are those of the SVD."""
-    rows = rng.normal(size=(300, 250)) * 0.8 ** np.arange(250)
-    axes = main_axes(rows)
-    _, sizes, exact = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
-    np.testing.assert_allclose(np.abs((axes.directions * exact[:12]).sum(axis=1)), 1.0, atol=1e-6)
-    np.testing.assert_allclose(axes.fraction, (sizes**2 / (sizes @ sizes))[:12], rtol=1e-6)

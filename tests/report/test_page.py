@@ -15,7 +15,6 @@ from relfit.data.load import load
 from relfit.report.notebook import notebook_table
 from relfit.report.page import render_report
 from relfit.results.words import summary
-from relfit.util.errors import InputError
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 
@@ -113,12 +112,6 @@ def test_the_page_loads_its_data_once_or_not_at_all(rng, monkeypatch):
     assert len(calls) == 1
 
 
-def test_the_same_data_give_the_same_page(rng):
-    data, models = rng.normal(size=(60, 3)), {"a": rng.normal(size=(60, 3)), "b": rng.normal(1, 1, (60, 3))}
-    result = relfit.compare(data, models, rng=0)
-    assert render_report(result, (data, models)) == render_report(result, (data, models))
-
-
 def test_very_many_models_stay_one_page(make):
     """100 models: the grid of pairs shows the first 60 and says so; the file stays below a megabyte."""
     names = tuple(f"m{k}" for k in range(100))
@@ -158,27 +151,3 @@ def test_same_comparison_same_file(make, tmp_path):
     result.report(tmp_path / "b.html")
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.html", "b.html"]
-
-
-def test_folder_must_exist(make, tmp_path):
-    with pytest.raises(InputError, match="folder that exists") as caught:
-        make([0.1, 3.0]).report(tmp_path / "no" / "report.html")
-    assert "\n" not in str(caught.value)
-
-
-def test_light_dark_and_narrow(make):
-    html = render_report(make([0.1, 3.0]))
-    assert "prefers-color-scheme: dark" in html
-    assert "max-width: 44rem" in html
-    assert 'name="viewport"' in html
-
-
-@pytest.mark.parametrize("test", ["relpsi", "relmulti"])
-def test_real_comparisons(test):
-    rng = np.random.default_rng(0)
-    data = [rng.normal(shift, 1, (90, 2)) for shift in (0, 0, 0.2, 2)]
-    result = relfit.compare(data[0], data[1:], test=test, rng=0)
-    page = _Page(render_report(result))
-    settings = dict(zip(page.text["dt"], page.text["dd"], strict=True))
-    assert settings["kernel"].endswith("(median)")
-    assert ("fraction of rows for selection" in settings) == (test == "relmulti")

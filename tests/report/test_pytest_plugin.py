@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-import numpy as np
-import pytest
-
-import relfit
-
 pytest_plugins = ["pytester"]
 
 TESTS = """
@@ -38,13 +33,6 @@ def test_unclear_where_more_is_required(relfit_gate):
 def test_plain():
     relfit.assert_not_worse(RESULT, "far")
 """
-
-
-@pytest.fixture
-def results():
-    rng = np.random.default_rng(1)
-    data, models = rng.normal(size=(100, 2)), {"@good": rng.normal(size=(100, 2)), "far": rng.normal(1, 1, (100, 2))}
-    return relfit.compare(data, models, rng=0)
 
 
 def test_the_fixture_fails_and_passes_where_it_should(pytester):
@@ -118,33 +106,3 @@ def test_a_run_without_relfit_does_not_import_it(pytester):
         """
     )
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
-
-
-def test_an_unknown_model_is_an_error_and_no_verdict(results):
-    with pytest.raises(relfit.InputError, match=r"name: expected the name of a model, got 'nobody'"):
-        relfit.assert_not_worse(results, "nobody")
-
-
-def test_the_message_leaves_out_a_margin_that_cannot_help():
-    def one(x):
-        return -0.5 * x.sum(1) ** 2 - 0.5 * np.log(2 * np.pi)
-
-    def none(x):
-        return np.full(len(x), -np.inf)
-
-    models = {
-        "a": relfit.Density(log_prob=one, normalised=True),
-        "b": relfit.Density(log_prob=none, normalised=True),
-    }
-    result = relfit.compare(np.random.default_rng(0).normal(size=(50, 1)), models, discrepancy="loglik", rng=0)
-    with pytest.raises(AssertionError, match="Gate failed: b is") as caught:
-        relfit.assert_not_worse(result, "b")
-    assert "does not matter" not in str(caught.value)
-
-
-def test_markdown_calls_nobody(results):
-    from relfit.report.gate import gate_markdown, judge
-
-    text = gate_markdown(results, judge(results, "far"))
-    assert "@" not in text
-    assert "&#64;good" in text

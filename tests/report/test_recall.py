@@ -10,12 +10,10 @@ from refusals import refused
 
 import relfit
 from relfit.compute.memory import budget_of
-from relfit.data.encode import Column
 from relfit.data.load import load
 from relfit.report.checks import bandwidth_sensitivity
-from relfit.report.columns import _centre
 from relfit.report.page import render_report
-from relfit.report.recall import MOST_ROWS, Moments, recall
+from relfit.report.recall import MOST_ROWS, recall
 from relfit.report.witness import differing_rows
 
 
@@ -30,22 +28,6 @@ def test_all_rows_give_the_result_again(two):
     assert recalled.complete
     for name, value in zip(result.names, result.discrepancy, strict=True):
         assert differing_rows(result, recalled, name).discrepancy == pytest.approx(value, rel=1e-9, abs=1e-13)
-
-
-def test_loaded_data_are_taken_as_they_are(two, monkeypatch):
-    """Data that are loaded already are not loaded again and give the same rows; those of another result are refused."""
-    data, models = two
-    result = relfit.compare(data, models, rng=0)
-    loaded = load(data, models)
-    expected = recall(result, two, most=30)
-    monkeypatch.setattr("relfit.report.recall.load", lambda *_, **__: pytest.fail("loaded again"))
-    recalled = recall(result, loaded, most=30)
-    for name in ("a", "b"):
-        np.testing.assert_array_equal(recalled.data.samples[name], expected.data.samples[name])
-    np.testing.assert_array_equal(recalled.data.reference, expected.data.reference)
-    assert (recalled.complete, recalled.most_rows) == (False, 30)
-    other = relfit.compare(data, {"a": models["b"], "b": models["a"]}, rng=0)
-    refused(lambda: recall(other, loaded), "data: expected")
 
 
 def test_rows_in_a_file_are_read_as_far_as_they_are_shown(two, tmp_path):
@@ -84,29 +66,12 @@ def test_columns_are_summed_up_over_all_rows(rng, tmp_path, monkeypatch):
     assert "Shares come from at most 400 rows of each sample." in page
 
 
-def test_gaps_do_not_count_in_means_and_spreads():
-    """0, 0 and 6 beside two gaps: mean 2 and spread √8; equal numbers have none."""
-    column, rows = Column("x", missing=True), np.array([[0.0, 0], [0, 0], [6, 0], [0, 1], [0, 1]])
-    assert _centre(column, slice(0, 2), Moments.of([rows])) == pytest.approx((2.0, 8**0.5, 0.4))
-    rows[:3, 0] = 0.1
-    assert _centre(column, slice(0, 2), Moments.of([rows])) == (pytest.approx(0.1), 0.0, 0.4)
-    assert _centre(column, slice(0, 2), Moments.of([rows[3:]])) == (0.0, 0.0, 1.0)
-
-
 def test_generators_are_drawn_from_alike(rng):
     data = rng.normal(size=(60, 1))
     models = {"a": lambda n, rng: rng.normal(size=(n, 1)), "b": lambda n, rng: rng.normal(1, 1, (n, 1))}
     result = relfit.compare(data, models, rng=5)
     recalled = recall(result, (data, models))
     assert differing_rows(result, recalled, "b").discrepancy == pytest.approx(result.discrepancy[1], rel=1e-9)
-
-
-def test_presets_prepare_the_rows(rng):
-    data, models = rng.normal(size=(60, 4)), {"a": rng.normal(size=(60, 4)), "b": rng.normal(1, 1, (60, 4))}
-    for preset in ("cmmd", "kid"):
-        result = relfit.compare(data, models, preset=preset, rng=0)
-        recalled = recall(result, (data, models))
-        assert differing_rows(result, recalled, "b").discrepancy == pytest.approx(result.discrepancy[1], rel=1e-6)
 
 
 def test_copies_stand_for_their_originals(rng):
@@ -155,13 +120,6 @@ def test_other_data_are_refused(two):
     )
 
 
-@pytest.mark.parametrize("options", [{"estimator": "linear"}, {"test": "relmulti"}])
-def test_swapped_models_are_refused_whatever_the_estimator(rng, options):
-    data, one, other = rng.normal(size=(3, 1100, 2))
-    result = relfit.compare(data, {"a": one, "b": other}, rng=0, **options)
-    refused(lambda: recall(result, (data, {"a": other, "b": one})), "the rows of model 'a' are not the same")
-
-
 def test_rows_in_groups_are_recalled(rng):
     """Their discrepancy leaves pairs out, which the pictures do not; no other bandwidth can be tried without labels."""
     labels = np.repeat(np.arange(20), 3)
@@ -170,14 +128,3 @@ def test_rows_in_groups_are_recalled(rng):
     recalled = recall(result, (data, models))
     assert differing_rows(result, recalled, "b").discrepancy != pytest.approx(result.discrepancy[1], rel=1e-6)
     assert bandwidth_sensitivity(result, recalled) is None
-
-
-def test_scores_have_no_data(two):
-    result = relfit.decide(relfit.JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))
-    refused(lambda: recall(result, two), "has no kernel")
-
-
-def test_kernels_that_are_no_functions_of_rows():
-    kernel = relfit.Precomputed(np.exp(-0.1 * np.subtract.outer(np.arange(60.0), np.arange(60.0)) ** 2))
-    result = relfit.compare(20, {"a": 20, "b": 20}, kernel=kernel, rng=0)
-    refused(lambda: recall(result, (20, {"a": 20, "b": 20})), "expected a kernel that is a function of rows")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from refusals import refused
@@ -11,9 +9,8 @@ from refusals import refused
 import relfit
 from relfit.data.evals import Evals
 from relfit.report.examples import LETTERS
-from relfit.report.gate import judge
 from relfit.report.page import render_report
-from relfit.report.scores import MOST_MODELS, contrasts, ending, heat_map, recall_scores, stratum_rows
+from relfit.report.scores import contrasts, heat_map, recall_scores, stratum_rows
 
 STRATA = ["east"] * 40 + ["west"] * 40
 
@@ -77,33 +74,6 @@ def test_a_small_stratum_is_shown_and_not_tested(items, tested):
     assert ("These are 2 tests" in page) is tested
 
 
-def test_few_groups_in_a_stratum_are_not_tested():
-    """Both strata have 40 items: in the east in 40 groups, in the west in 10."""
-    groups = [*range(40), *(100 + k // 4 for k in range(40))]
-    result, scores = compared(crossed(), groups=groups)
-    assert [row.tested for row in stratum_rows(result, scores)] == [True, True, False]
-
-
-def test_the_better_the_darker():
-    result, scores = compared(crossed())
-    losses = {name: 1.0 - np.array(column) for name, column in crossed().items()}
-    turned, their_scores = compared(losses, False)
-    dark, same = heat_map(result, scores), heat_map(turned, their_scores)
-    assert dark["models"] == ["a", "b", "c"]
-    label, _, cells = dark["rows"][1]
-    assert (label, cells) == ("east", [("1.00", "best", 100.0), ("0.50", "worse", 50.0), ("0.00", "worse", 0.0)])
-    assert [cell[1:] for cell in same["rows"][1][2]] == [cell[1:] for cell in cells]
-
-
-def test_of_many_models_the_first_of_the_table_are_shown(rng):
-    scores = (rng.random((80, MOST_MODELS + 3)) < 0.5).astype(float)
-    result, recalled = compared(scores)
-    heat = heat_map(result, recalled)
-    assert heat["models"] == [row["name"] for row in result.rows()[:MOST_MODELS]]
-    assert heat["more_models"] == 3
-    assert "Neither shown nor compared here: 3 models" in render_report(result, relfit.scores(scores, strata=STRATA))
-
-
 def test_no_panel_without_strata_or_scores():
     result, scores = compared(crossed(), strata=None)
     assert stratum_rows(result, scores) == []
@@ -152,26 +122,6 @@ def test_the_clearest_losses_come_first(rng):
     assert "good does better than bad on 56 items, and worse on 4." in " ".join(page.split())
 
 
-def test_at_most_three_models_and_that_of_the_gate_first():
-    """Model k passes the first 80 − 10 k of 80 items."""
-    scores = {f"m{k}": [1] * (80 - 10 * k) + [0] * (10 * k) for k in range(6)}
-    result, recalled = compared(scores, strata=None)
-    assert [each.worse for each in contrasts(result, recalled)] == ["m1", "m2", "m3"]
-    assert [each.worse for each in contrasts(result, recalled, "m5")] == ["m5", "m1", "m2"]
-    page = render_report(result, scores, gate=judge(result, "m5", None))
-    assert page.index("<h3>m5</h3>") < page.index("<h3>m1</h3>")
-    assert all(each.better in scores and each.behind == 0 for each in contrasts(result, recalled))
-
-
-def test_a_judge_who_was_corrected_has_no_items():
-    """The people's labels decide there, not the scores alone."""
-    judge_scores = {"a": [1] * 80, "b": [0, 0, 0, 1] * 20}
-    labels = np.where(np.arange(80)[:, None] < 40, np.array(list(judge_scores.values())).T, np.nan)
-    result, scores = compared(judge_scores, strata=None, labels=labels)
-    assert result.worse.tolist() == [False, True]
-    assert contrasts(result, scores) == []
-
-
 HOSTILE = "solved example " * 50 + "</td><script>alert(1)</script> & \u202eend?"
 
 
@@ -203,19 +153,6 @@ def test_logs_have_their_prompts():
         assert len(each["prompt"]) <= LETTERS
 
 
-def test_one_task_has_prompts_and_no_heat_map():
-    evals = logs()
-    kept = [k for k, task in enumerate(evals.task) if task == "t"]
-    columns = {
-        name: tuple(np.array(getattr(evals, name))[kept]) for name in ("model", "task", "item", "score", "epoch")
-    }
-    evals = replace(evals, **columns)
-    result = evals_result(evals)
-    scores = recall_scores(result, evals)
-    assert heat_map(result, scores) is None
-    assert contrasts(result, scores)[0].items[0]["prompt"].endswith("t 0")
-
-
 def test_prompts_tasks_and_keys_are_text_in_the_page():
     evals = logs()
     page = render_report(evals_result(evals), evals)
@@ -228,12 +165,6 @@ def test_prompts_tasks_and_keys_are_text_in_the_page():
     page = render_report(relfit.compare_losses(table, rng=0, **options), relfit.scores(table, **options))
     assert "<u>" not in page
     assert "&lt;u&gt;0" in page
-
-
-def test_texts_are_cut_at_the_front():
-    assert ending("a" * 500 + "b" * (LETTERS - 1)) == "…" + "b" * (LETTERS - 1)
-    assert ending("b" * LETTERS) == "b" * LETTERS
-    assert ending("\x1b[31m") == "\\x1b[31m"
 
 
 def test_a_result_that_was_stored_takes_its_scores():

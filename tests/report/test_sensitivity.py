@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.spatial.distance import cdist
 
 import relfit
 from relfit.checks.robustness import SHARED_COLUMNS, scaled
-from relfit.compute.nearby import NearbyBackend
-from relfit.estimators.pairkernel import squared_distances
 from relfit.kernels.composite import Decay, Tilted
-from relfit.report.checks import bandwidth_sensitivity, obstacle
+from relfit.report.checks import bandwidth_sensitivity
 from relfit.report.recall import recall
 
 
@@ -85,75 +82,3 @@ def test_many_columns_share_their_distances(test, options):
         np.testing.assert_allclose(joint.standard_error, separate.standard_error, rtol=1e-9)
         np.testing.assert_allclose(np.exp(decision.log_pvalue), separate.pvalue, rtol=1e-6)
         assert joint.names[decision.best] == separate.best
-
-
-def test_each_distance_is_computed_once(monkeypatch):
-    rng = np.random.default_rng(1)
-    data, a, b = rng.normal(size=(3, 50, SHARED_COLUMNS))
-    result = relfit.compare(data, {"a": a, "b": b}, rng=0)
-    recalled = recall(result, (data, {"a": a, "b": b}))
-    pairs = []
-    products = NearbyBackend._products
-
-    def counted(backend, block):
-        pairs.append((len(block.x), len(block.across)))
-        return products(backend, block)
-
-    monkeypatch.setattr(NearbyBackend, "_products", counted)
-    bandwidth_sensitivity(result, recalled)
-    assert pairs == [(50, 50)] * 5
-
-
-def test_rows_far_apart_for_the_kernel_keep_their_digits():
-    """An outlier at 1e9: the product form would lose the distances of about 1 among the others."""
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=(20, 40))
-    x[0] = 1e9
-    np.testing.assert_allclose(squared_distances(x, x, 1.0), cdist(x, x, "sqeuclidean"), rtol=1e-12)
-
-
-def test_too_few_rows_to_split_are_no_error():
-    """2% of 1000 rows select, but of the 100 rows that many columns leave to the page only 2 would."""
-    rng = np.random.default_rng(1)
-    data = rng.normal(size=(1000, 2))
-    models = {"a": rng.normal(size=(1000, 2)), "b": rng.normal(1, 1, (1000, 2))}
-    result = relfit.compare(data, models, test=relfit.RelMulti(0.02), rng=0)
-    assert bandwidth_sensitivity(result, recall(result, (data, models))) is not None
-    few = recall(result, (data, models), most=100)
-    assert bandwidth_sensitivity(result, few) is None
-    assert obstacle(result, few).startswith("the report uses 100 rows of each sample, too few")
-
-
-def test_densities_are_asked_once_for_each_set_of_rows(rng):
-    data = rng.normal(size=(60, 2))
-    calls = []
-
-    def make(m):
-        def score(x):
-            calls.append(len(x))
-            return m - x
-
-        return relfit.Density(score=score, dim=2)
-
-    models = {"a": make(0.0), "b": make(1.0)}
-    result = relfit.compare(data, models, rng=0)
-    recalled = recall(result, (data, models))
-    calls.clear()
-    bandwidth_sensitivity(result, recalled)
-    assert len(calls) <= 6
-
-
-def test_kernels_without_a_length(three):
-    result = relfit.compare(*three, kernel=relfit.Polynomial(), rng=0)
-    recalled = recall(result, three)
-    assert bandwidth_sensitivity(result, recalled) is None
-    assert obstacle(result, recalled).endswith("has no bandwidth")
-    located = relfit.compare(*three, discrepancy="ume", rng=0)
-    assert "locations" in obstacle(located, recall(located, three))
-
-
-def test_every_length_is_scaled():
-    tilted = Tilted(relfit.Gaussian(2.0), Decay(exponent=1.0, scale=3.0, centre=0.0))
-    assert scaled(tilted, 0.5) == Tilted(relfit.Gaussian(1.0), tilted.weight)
-    assert scaled(relfit.MultiScale((1.0, 2.0), 3.0), 2.0) == relfit.MultiScale((1.0, 2.0), 6.0)
-    assert scaled(relfit.Matern(1.5, 1.0) + relfit.IMQ(2.0), 3.0) == relfit.Matern(1.5, 3.0) + relfit.IMQ(6.0)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-import relfit
-from relfit.report.page import render_report
 from tools.pages import CASES, WIDTHS, check, write
 
 
@@ -103,24 +101,3 @@ def test_without_scripts_everything_is_there(ten, browser):
         browser.ask("Emulation.setScriptExecutionDisabled", value=False)
     assert browser.run("document.querySelectorAll('.sort, .filter, .copy').length") == 0
     assert len(shown(browser)) == len(result.names)
-
-
-def test_run_details_can_be_copied(ten, browser):
-    browser.open(ten["demo"][2])
-    browser.run("document.querySelectorAll('details').forEach(d => d.open = true)")
-    texts = browser.run("[...document.querySelectorAll('.copy')].map(b => b.nextElementSibling.textContent)")
-    assert any("seed" in text and "bandwidth" in text for text in texts)
-    browser.run(
-        "window.copied = [];"
-        "Object.defineProperty(navigator, 'clipboard', {value: {writeText: async t => copied.push(t)}});"
-        "document.querySelectorAll('.copy').forEach(b => b.click())"
-    )
-    assert browser.run("window.copied") == texts
-
-
-def test_the_title_is_text_and_the_date_is_there():
-    joint = relfit.JointEstimate(("a", "b"), [0.0, 1.0], [[0.01, 0.0], [0.0, 0.01]])
-    html = render_report(relfit.decide(joint, rng=0), title="<b>x</b>\n", date="2026-01-02")
-    assert '<h1 dir="auto">&lt;b&gt;x&lt;/b&gt;\\n</h1>' in html
-    assert "<title>relfit: &lt;b&gt;x&lt;/b&gt;\\n</title>" in html
-    assert '<time datetime="2026-01-02">2026-01-02</time>' in html

@@ -67,18 +67,6 @@ def test_a_jitted_function_with_one_number_per_row_is_a_log_density(x):
     assert adapt(one_row, 2) is None
 
 
-def test_a_jitted_score_runs_in_float64(x):
-    density = Density(score=jax.jit(lambda x: -x / 3.0))
-    np.testing.assert_allclose(density.scores(x), -x / 3.0, rtol=1e-15)
-
-
-@pytest.mark.parametrize("d", [1, 2, 3])
-def test_rows_are_not_taken_for_columns_when_there_are_as_many(rng, d):
-    x = rng.normal(size=(d, d))
-    density = Density(log_prob=lambda x: -0.5 * jnp.sum(x**2), autodiff="jax")
-    np.testing.assert_allclose(density.scores(x), -x, rtol=1e-14)
-
-
 @pytest.mark.parametrize(
     ("log_prob", "parts"),
     [
@@ -112,11 +100,6 @@ def test_numpyro_distributions(numpyro, x):
         with jax.enable_x64(True):
             expected = slopes(jax.jit(distribution.log_prob), x)
         np.testing.assert_allclose(adapt(distribution, 2).scores(x), expected, rtol=1e-7, atol=1e-7)
-
-
-def test_numpyro_single_numbers_are_one_column(numpyro, rng):
-    x = rng.normal(size=(20, 1))
-    np.testing.assert_allclose(adapt(numpyro.Normal(0.5, 2.0), 1).scores(x), (0.5 - x) / 4.0, rtol=1e-12)
 
 
 def test_numpyro_outside_the_support_there_is_no_density(numpyro):

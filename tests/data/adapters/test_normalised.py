@@ -19,20 +19,6 @@ def x(rng):
     return rng.normal(size=(150, 2)) @ np.array([[1.0, 0.3], [0.0, 0.7]]) + 0.5
 
 
-@pytest.mark.parametrize("shape", ["full", "tied", "diag", "spherical"])
-def test_mixtures_of_sklearn(x, shape):
-    mixture = pytest.importorskip("sklearn.mixture", reason="scikit-learn is not installed")
-    fitted = mixture.GaussianMixture(3, covariance_type=shape, random_state=0).fit(x)
-    assert own_mean(fitted, x) == pytest.approx(-fitted.score(x), rel=1e-12)
-
-
-@pytest.mark.parametrize("kernel", ["gaussian", "exponential"])
-def test_kernel_densities_of_sklearn(x, kernel):
-    neighbors = pytest.importorskip("sklearn.neighbors", reason="scikit-learn is not installed")
-    fitted = neighbors.KernelDensity(kernel=kernel, bandwidth=0.4).fit(x[:60], sample_weight=np.arange(1.0, 61.0))
-    assert own_mean(fitted, x) == pytest.approx(-fitted.score_samples(x).mean(), rel=1e-12)
-
-
 def test_a_bayesian_mixture_integrates_to_one(x):
     """sklearn's own score_samples is a bound and no density; this one is the mixture that `sample` draws from."""
     mixture = pytest.importorskip("sklearn.mixture", reason="scikit-learn is not installed")
@@ -55,14 +41,6 @@ ONE = [
 @pytest.mark.parametrize("model", ONE, ids=lambda model: model.dist.name)
 def test_scipy_in_one_column(x, model):
     assert own_mean(model, x[:, 0]) == pytest.approx(-model.logpdf(x[:, 0]).mean(), rel=1e-12)
-
-
-def test_scipy_in_two_columns(x):
-    cov = [[2.0, 0.3], [0.3, 0.5]]
-    for model in (stats.multivariate_normal([0.1, 0.2], cov), stats.multivariate_t([0.1, 0.2], cov, df=5)):
-        assert own_mean(model, x) == pytest.approx(-model.logpdf(x).mean(), rel=1e-12)
-    kde = stats.gaussian_kde(x[:50].T, weights=np.arange(1.0, 51.0))
-    assert own_mean(kde, x) == pytest.approx(-kde.logpdf(x.T).mean(), rel=1e-12)
 
 
 def test_torch_distributions_and_flows(x):
@@ -131,10 +109,6 @@ def test_what_is_not_known_to_be_normalised_says_so(x):
 def test_refusals_name_the_model(x, density, words):
     models = {"it": density, "normal": stats.multivariate_normal([0, 0])}
     refused(lambda: relfit.compare(x, models, discrepancy="loglik"), "model 'it'", words)
-
-
-def test_normalised_is_true_false_or_none():
-    refused(lambda: relfit.Density(score=lambda x: x, normalised="yes"), "normalised", "'yes'")
 
 
 def test_stan_keeps_its_constants_where_it_can():

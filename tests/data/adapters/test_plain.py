@@ -5,11 +5,9 @@ import sys
 
 import numpy as np
 import pytest
-from refusals import refused
 
 from relfit.api import compare
 from relfit.data.adapters import adapt
-from relfit.data.load import load
 from relfit.data.models import Density
 
 
@@ -42,17 +40,6 @@ def test_an_object_that_works_on_any_array_is_differentiated_exactly(rng, librar
     np.testing.assert_allclose(density.scores(x), -(x**3), rtol=1e-13)
 
 
-@pytest.mark.parametrize("value", [None, np.ones((3, 2)), [[1.0]], "file.npy", len, lambda x: -x, object(), 3.0, {}])
-def test_what_no_adapter_knows(value):
-    assert adapt(value, 2) is None
-
-
-def test_bare_functions_are_told_what_to_say(rng):
-    x = rng.normal(size=(30, 2))
-    models = {"a": Density(score=lambda x: -x), "f": lambda x: -x}
-    refused(lambda: load(x, models), "model 'f'", "Density(score=...)", "Density(log_prob=...)")
-
-
 def test_finite_differences_are_said_with_their_error(rng):
     x = rng.normal(size=(100, 2))
     models = {
@@ -62,16 +49,6 @@ def test_finite_differences_are_said_with_their_error(rng):
     (note,) = (note for note in compare(x, models, rng=0).warnings if "finite differences" in note)
     assert note.startswith("'log_prob': scores by finite differences of log_prob, off by about ")
     assert float(note.split("about ")[1].split()[0]) < 1e-9
-
-
-def test_a_library_that_is_not_there_is_named(monkeypatch, rng):
-    monkeypatch.setitem(sys.modules, "jax", None)
-    density = Density(log_prob=lambda x: x.sum(-1), autodiff="jax")
-    refused(
-        lambda: density.scores(rng.normal(size=(5, 2))),
-        'autodiff="jax": jax is not installed; install it with  pip install jax',
-    )
-    refused(lambda: Density(log_prob=len, autodiff="tensorflow"), 'autodiff to be "torch", "jax" or None')
 
 
 def test_recognising_loads_no_library():

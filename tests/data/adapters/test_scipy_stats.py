@@ -31,16 +31,6 @@ def test_univariate(frozen, rng):
     )
 
 
-def test_closed_forms_need_no_finite_differences():
-    assert not adapt(stats.t(3.0), 1).by_finite_differences
-    assert adapt(stats.gamma(3.0), 1).by_finite_differences
-
-
-def test_the_normal_score_is_exact():
-    """−(x − 1)/2² at 5 is −1."""
-    assert adapt(stats.norm(1.0, 2.0), 1).scores(np.array([[5.0]])).tolist() == [[-1.0]]
-
-
 def test_near_the_edge_of_the_support_the_step_shrinks():
     """Γ(3): the score is 2/x − 1, at rows much closer to 0 than the data's scale."""
     x = np.array([[1e-6], [1e-4], [1.0], [2.0], [5.0]])
@@ -62,11 +52,6 @@ def test_multivariate(frozen, rng):
     np.testing.assert_allclose(density.scores(x), slopes(frozen.logpdf, x), rtol=1e-8, atol=1e-8)
     gap = density.log_probs(x) - frozen.logpdf(x)
     np.testing.assert_allclose(gap, gap[0], atol=1e-10)
-
-
-def test_multivariate_in_one_dimension(rng):
-    x = rng.normal(size=(20, 1))
-    np.testing.assert_allclose(adapt(stats.multivariate_normal(1.0, 4.0), 1).scores(x), (1.0 - x) / 4.0, rtol=1e-12)
 
 
 @pytest.mark.parametrize("d", [1, 2])

@@ -62,26 +62,6 @@ def test_a_kernel_density_estimate(x, rng, kernel, weighted):
     np.testing.assert_allclose(gap, gap[0], atol=1e-8)
 
 
-def test_the_exponential_kernel_is_flat_on_its_own_peak():
-    """At the only point of the estimate the two sides' slopes cancel; elsewhere the slope is ∓1/h."""
-    fitted = neighbors.KernelDensity(bandwidth=2.0, kernel="exponential").fit([[1.0]])
-    assert adapt(fitted, 1).scores(np.array([[1.0], [4.0], [0.0]])).tolist() == [[0.0], [-0.5], [0.5]]
-
-
-def test_a_named_bandwidth_is_the_fitted_one(x):
-    fitted = neighbors.KernelDensity(bandwidth="scott").fit(x)
-    np.testing.assert_allclose(
-        adapt(fitted, 3).scores(x[:20]), slopes(fitted.score_samples, x[:20]), rtol=1e-7, atol=1e-7
-    )
-
-
-def test_rows_go_through_in_pieces(x, monkeypatch):
-    fitted = neighbors.KernelDensity(bandwidth=0.7).fit(x)
-    whole = adapt(fitted, 3).scores(x)
-    monkeypatch.setattr("relfit.data.adapters.scipy_sklearn._MOST_ENTRIES", 1000)
-    np.testing.assert_allclose(adapt(fitted, 3).scores(x), whole, rtol=1e-13)
-
-
 def test_an_offset_costs_no_digits(x):
     """The tied mixture's one matrix product would lose twelve digits at 1e6 if it were not centred."""
     near = mixture.GaussianMixture(2, covariance_type="tied", random_state=0).fit(x)

@@ -56,12 +56,6 @@ def test_distributions(distribution, x):
     np.testing.assert_allclose(adapt(distribution, 2).scores(x), expected, rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.parametrize("loc", [torch.tensor(0.5), torch.tensor([0.5])], ids=["no batch", "batch of one"])
-def test_single_numbers_are_one_column(loc, rng):
-    x = rng.normal(size=(20, 1))
-    np.testing.assert_allclose(adapt(D.Normal(loc.double(), 2.0), 1).scores(x), (0.5 - x) / 4.0, rtol=1e-12)
-
-
 def test_outside_the_support_there_is_no_density_whether_or_not_torch_validates():
     for validate in (True, False):
         density = adapt(D.Exponential(numbers(2.0), validate_args=validate), 1)
@@ -110,16 +104,6 @@ def test_the_model_is_left_as_it_was(x):
     assert torch.is_grad_enabled()
 
 
-def test_modes_come_back_after_an_error():
-    class Broken(Energy):
-        def log_prob(self, x):
-            raise RuntimeError("size mismatch\nand a second line")
-
-    model = Broken().train()
-    refused(lambda: scores_of("b", adapt(model, 2), np.ones((4, 2))), "model 'b'", "4 rows", "float64", "size mismatch")
-    assert model.training
-
-
 def test_gradients_are_taken_even_where_the_caller_switched_them_off(x):
     model = Energy()
     expected = adapt(model, 2).scores(x)
@@ -136,12 +120,6 @@ def test_the_models_own_precision_is_used_and_said(x):
     assert density.scores(x).dtype == np.float64
     assert density.notes(x) == ("scores computed in float32, to about 6 digits",)
     np.testing.assert_allclose(density.scores(x), slopes(eager(model.double().log_prob), x), atol=1e-5)
-
-
-def test_batches_do_not_change_scores(x, monkeypatch):
-    whole = adapt(Energy(), 2).scores(x)
-    monkeypatch.setattr("relfit.data.autodiff.TORCH_BATCH", 7)
-    np.testing.assert_allclose(adapt(Energy(), 2).scores(x), whole, rtol=1e-12)
 
 
 def test_a_module_that_does_not_say_what_it_returns_is_told_to(x):

@@ -77,19 +77,6 @@ def test_several_results_of_a_sample(tmp_path):
     assert refusal(log, metric="x").startswith("metric: expected 'f1', 'time' or 'is_correct' in ")
 
 
-def test_results_of_one_metric_are_told_apart_by_their_ids(tmp_path):
-    results = [result("f1", False, "f1:test"), result("f1", False, "f1:valid")]
-    (tmp_path / "1.json").write_text(json.dumps({"evaluation_results": results}))
-    both = [sample("a", "q1", value, evaluation_result_id=id) for id, value in (("f1:test", 0.5), ("f1:valid", 0.25))]
-    assert read_evals(write(tmp_path / "1.jsonl", both), metric="f1:valid").score.tolist() == [0.25]
-
-
-def test_another_question_under_the_same_name_is_named(tmp_path):
-    write(tmp_path / "1.jsonl", [sample("a", "q1", 1.0)])
-    write(tmp_path / "2.jsonl", [sample("b", "q1", 1.0, hash="other")])
-    assert "item 'q1' of 'arc' is not the same question" in refusal(tmp_path)
-
-
 def test_an_item_twice_and_a_model_twice(tmp_path):
     log = write(tmp_path / "1.jsonl", [sample("a", "q1", 1.0), sample("a", "q1", 0.0)])
     assert "expected each item once, got 'q1' 2 times" in refusal(log)

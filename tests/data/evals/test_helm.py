@@ -60,12 +60,6 @@ def test_runs_become_models_tasks_and_items(tmp_path):
     assert read_evals(tmp_path, metric="num_references").score.tolist() == [4.0] * 5
 
 
-def test_names_from_the_folder(tmp_path):
-    write_run(tmp_path, "gpt2", [instance("id1", 1.0)], spec=False)
-    evals = read_evals(tmp_path)
-    assert (evals.models, evals.tasks) == (("openai_gpt2",), ("mmlu:subject=anatomy,method=joint",))
-
-
 def test_splits_and_perturbations(tmp_path):
     """By default the test split as it is: one instance of four."""
     instances = [
@@ -111,24 +105,6 @@ def test_adapters_that_differ_are_doubts(tmp_path):
     ]
 
 
-def test_a_metric_without_a_value_is_unscored(tmp_path):
-    write_run(tmp_path, "gpt2", [instance("id1", None), instance("id2", 1.0)])
-    evals = read_evals(tmp_path)
-    assert len(evals.scores()["openai/gpt2"]) == 1
-    assert evals.notes[-2:] == (
-        "scores that are missing in the logs: 1 of openai/gpt2",
-        "exact_match: higher is better, by its name",
-    )
-
-
-def test_no_metric_that_is_known_to_matter(tmp_path):
-    path = write_run(tmp_path, "gpt2", [{"instance_id": "id1", "stats": [stat("num_references", 4), stat("rare", 1)]}])
-    assert refusal(path) == (
-        f"metric: expected one of 'num_references' or 'rare' for {path / 'per_instance_stats.json'}, got none"
-    )
-    assert read_evals(path, metric="rare").score.tolist() == [1.0]
-
-
 @pytest.mark.parametrize(
     ("records", "message"),
     [
@@ -145,9 +121,3 @@ def test_no_metric_that_is_known_to_matter(tmp_path):
 )
 def test_records_of_another_kind(tmp_path, records, message):
     assert message in refusal(write_run(tmp_path, "gpt2", records))
-
-
-def test_a_file_that_is_cut_off(tmp_path):
-    path = write_run(tmp_path, "gpt2", [instance("id1", 1.0)]) / "per_instance_stats.json"
-    path.write_text(path.read_text()[:-3])
-    assert "expected JSON, which is cut off or damaged here" in refusal(path)

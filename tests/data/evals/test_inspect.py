@@ -9,7 +9,6 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 import relfit
-from relfit.cli import main
 from relfit.data.evals import read_evals
 
 LOGS = Path(__file__).parent / "fixtures" / "inspect"
@@ -38,20 +37,6 @@ def test_means_are_those_of_the_harness(inspect, metric):
     for model, scores in evals.scores().items():
         assert len(scores) == (24 if metric == "match" else 20)
         assert sum(scores.values()) / len(scores) == pytest.approx(MEANS[model][metric], rel=0, abs=1e-12)
-
-
-def test_both_forms_of_a_log_say_the_same(inspect, tmp_path):
-    log = inspect.read_eval_log(str(LOGS / "large.json"))
-    inspect.write_eval_log(log, tmp_path / "large.eval")
-    one, other = read_evals(LOGS / "large.json"), read_evals(tmp_path / "large.eval")
-    assert one.scores() == other.scores()
-    assert one.prompts == other.prompts
-    assert one.prompts["capitals", "q0"] == "0. What is the capital of France?"
-
-
-def test_tasks_are_selected_by_the_header(inspect):
-    assert read_evals(LOGS, task="cap*").tasks == ("capitals",)
-    assert refusal(LOGS, task="towns") == "task: expected 'capitals', got 'towns'"
 
 
 @pytest.mark.parametrize("name", ["small.eval", "large.json"])
@@ -132,17 +117,6 @@ def test_letters_have_a_direction_and_numbers_need_not(stand_in):
         evals.differing("m", "m")
 
 
-def test_a_scorer_with_several_values(stand_in):
-    log = stand_in("a", [sample(1, {"style": 0.5, "fact": 1.0})])
-    assert read_evals(log).metric == "match/style"
-    assert read_evals(log, metric="match/fact").score.tolist() == [1.0]
-
-
-def test_messages_as_a_prompt(stand_in):
-    messages = [SimpleNamespace(text="Be short."), SimpleNamespace(text="2 + 2?")]
-    assert read_evals(stand_in("a", [sample(1, "C", input=messages)])).prompts == {("t", "1"): "Be short.\n2 + 2?"}
-
-
 def test_a_run_that_was_stopped_is_left_out_of_a_folder(stand_in):
     """D17: One cancelled log among good ones stopped everything; with a gate it is a doubt."""
     good = stand_in("a", [sample(1, "C")], model="a")
@@ -206,21 +180,3 @@ def test_settings_of_the_runs_that_differ_are_doubts(stand_in):
 )
 def test_samples_of_another_kind(stand_in, samples, message):
     assert message in refusal(stand_in("a", samples))
-
-
-def test_the_same_question_in_all_runs(stand_in):
-    first = stand_in("a", [sample(1, "C")], model="a")
-    second = stand_in("b", [sample(1, "C", input="another question")], model="b")
-    assert "item '1' of 't' is not the same question" in refusal([first, second])
-    assert "is a second run of 'a' on 't'" in refusal([first, stand_in("c", [sample(1, "C")], model="a")])
-
-
-def test_two_runs_of_which_one_has_no_scores(stand_in, capsys):
-    """D17: one model is left, and the reason is told."""
-    good, bad = stand_in("a", [sample(1, "C")], model="a"), stand_in("b", [], model="b", status="cancelled")
-    assert main(["evals", str(good), str(bad)]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "expected runs of at least two models, got one ('a'); " in line
-    assert line.endswith(
-        f"{bad} of b was left out, because it has no scores, and its status is 'cancelled'; run it again"
-    )
