@@ -23,7 +23,7 @@ from marks import table, written
 
 import relfit
 from relfit.compute.reduce import DEVICE_SCALE, PATCH_ROWS
-from relfit.estimators.cost import landmark_values
+from relfit.estimators.landmarks import Landmarks
 from relfit.util.files import write_text_atomic
 from relfit.util.libraries import usable_cores
 
@@ -163,7 +163,7 @@ def grown(measured, n, values=None):
     return measured[last] * (n / last) ** exponent, False
 
 
-KERNEL_VALUES = {"complete": pairs_of, "landmarks": lambda n: landmark_values(n, [n] * MODELS)}
+KERNEL_VALUES = {"complete": pairs_of, "landmarks": lambda n: Landmarks().values(n, [n] * MODELS)}
 
 
 def marked(text, measured):

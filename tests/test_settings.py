@@ -14,7 +14,7 @@ from refusals import refused
 
 import relfit
 from relfit.cli.options import of_values, values_of
-from relfit.estimators.designs import ESTIMATORS
+from relfit.estimators import ESTIMATORS
 from relfit.settings import ELSEWHERE, FORBIDDEN, Compute, Options, Settings
 from relfit.util.checks import Whole, described, option
 

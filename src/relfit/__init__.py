@@ -37,7 +37,8 @@ _HOMES = {
     "relfit.data.samplers": ("Sampler", "draw"),
     "relfit.data.scores": ("Scores", "scores"),
     "relfit.estimators.base": ("KSD", "MMD", "LogLikelihood"),
-    "relfit.estimators.designs": ("Block", "Complete", "Incomplete", "Landmarks", "Linear"),
+    "relfit.estimators.designs": ("Block", "Complete", "Incomplete", "Linear"),
+    "relfit.estimators.landmarks": ("Landmarks",),
     "relfit.estimators.locations": ("FSSD", "UME"),
     "relfit.estimators.elpd": ("from_elpd",),
     "relfit.estimators.losses": ("from_losses",),
@@ -83,8 +84,9 @@ if TYPE_CHECKING:
     from relfit.data.samplers import Sampler, draw
     from relfit.data.scores import Scores, scores
     from relfit.estimators.base import KSD, MMD, LogLikelihood
-    from relfit.estimators.designs import Block, Complete, Incomplete, Landmarks, Linear
+    from relfit.estimators.designs import Block, Complete, Incomplete, Linear
     from relfit.estimators.elpd import from_elpd
+    from relfit.estimators.landmarks import Landmarks
     from relfit.estimators.locations import FSSD, UME
     from relfit.estimators.losses import from_losses
     from relfit.kernels.choice import Collection, Select

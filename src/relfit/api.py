@@ -188,10 +188,7 @@ def _recorded(plan: Plan, settings: Settings) -> dict[str, Any]:
         "bandwidth_rule": plan.bandwidth_rule or None,
         "estimator": estimator.name,
         "dependence": estimate.dependence,
-        "pair_count": getattr(estimator, "pairs", getattr(estimator, "residual_pairs", None)),
-        "landmark_count": getattr(estimator, "count", None),
-        "block_count": getattr(estimator, "blocks", None),
-        "variance": None if estimator.variance == "auto" else estimator.variance,
+        **estimator.record(),
         "locations": None if estimate.locations is None else estimate.locations.points,
         "inputs": {
             "reference": data.digests.get(None),

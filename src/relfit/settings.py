@@ -22,7 +22,7 @@ from relfit.data.encode import Encode, Scale, as_scale
 from relfit.data.load import Data, load
 from relfit.data.models import SCORE_BATCH
 from relfit.data.presets import PRESETS, as_preset
-from relfit.estimators import KINDS
+from relfit.estimators import ESTIMATORS, KINDS
 from relfit.estimators.base import (
     KSD,
     MMD,
@@ -32,10 +32,9 @@ from relfit.estimators.base import (
     Kind,
     LogLikelihood,
     PairDesign,
-    pair_count,
 )
-from relfit.estimators.cost import automatic_estimator, landmark_values, reconsidered, within_budget
-from relfit.estimators.designs import DEFAULT_LAGS, ESTIMATORS, Complete, Landmarks
+from relfit.estimators.cost import automatic_estimator, reconsidered, within_budget
+from relfit.estimators.designs import DEFAULT_LAGS, Complete
 from relfit.estimators.groups import make_groups
 from relfit.estimators.kernel import largest_norm, resolve_candidates, resolve_kernel
 from relfit.estimators.locations import AT_LOCATIONS, AtLocations
@@ -443,7 +442,7 @@ def _facts(settings: Settings) -> dict[str, Any]:
         # A test that splits the rows chooses the locations first; the others choose the kernel first.
         "optimised locations of several kernels": at is not None and at.choose == "optimise" and one_kernel_later,
         "locations": at is not None,
-        "design": isinstance(estimator, PairDesign | Landmarks),
+        "design": estimator is not None and not estimator.every_pair,
         "estimator": estimator not in (None, Complete()),
         "variance": isinstance(estimator, Complete) and estimator.variance != "auto",
         "likelihood": settings.discrepancy == "loglik",
@@ -722,7 +721,7 @@ def _resolved(data: Data, settings: Settings, progress: Progress | None, budget:
     )
     runtime = compute.runtime(progress)
     estimate = EstimateSettings(resolved, estimator, settings.dependence, seed, runtime, note=why)
-    if automatic and isinstance(estimator, Landmarks):
+    if automatic:
         estimate = reconsidered(data, kind, estimate, device=device)
     preset_notes = () if settings.preset is None else (PRESETS[settings.preset].note,)
     notes = (*preset_notes, *score_notes, *data.warnings)
@@ -773,13 +772,12 @@ def _with_backend(
         ignored = compute.backend in ("torch", "triton") or compute.precision != "double"
         return estimate, (f"the {name} estimator always works in numpy and in double precision",) if ignored else ()
     kernel = estimate.kernel.untilted
-    near = isinstance(estimate.estimator, Landmarks)
-    count = landmark_values if near else pair_count
+    values = estimate.estimator.values(len(data.reference), [len(x) for x in data.samples.values()])
     workload = Workload(
-        *(data.device, count(len(data.reference), [len(x) for x in data.samples.values()]), kernel),
+        *(data.device, values, kernel),
         largest=lambda: largest_norm(data, kernel),
         dim=data.reference.shape[1],
-        sides=kind.smooth or near,
+        sides=kind.smooth or estimate.estimator.with_columns,
         executor=compute.executor is not None,
     )
     # A budget of memory does not count what Numba's compiler takes, unless it was asked for.

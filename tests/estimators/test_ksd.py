@@ -80,7 +80,7 @@ def test_pair_values_are_the_stein_matrix(kernel, rng):
 def test_linear_estimate_is_the_mean_over_disjoint_pairs(kernel, rng):
     x, scores = draw(rng, n=31)
     fetch = lambda rows: [z[rows] for z in (x, *scores)]  # noqa: E731
-    got = Linear().estimate(PairSource(31, 3, fetch, PairKernel(kernel).stein_pairs, None), RUNTIME)
+    got = Linear().from_pairs(PairSource(31, 3, fetch, PairKernel(kernel).stein_pairs, None), RUNTIME)
     u = np.array(
         [
             [dense.stein_matrix(x[[2 * p, 2 * p + 1]], s[[2 * p, 2 * p + 1]], kernel)[0, 1] for s in scores]

@@ -78,7 +78,7 @@ def test_pair_values_are_h(kernel, rng):
 def test_linear_estimate_is_the_mean_over_disjoint_pairs(kernel, rng):
     reference, x = rng.normal(size=(2, 101, 2))
     source = PairSource(101, 1, lambda rows: [reference[rows], x[rows]], partial(mmd.pair_values, kernel), None)
-    got = Linear().estimate(source, RUNTIME)
+    got = Linear().from_pairs(source, RUNTIME)
     z = np.vstack([reference, x])
     k = dense.gram(kernel, z, z)
 

@@ -34,16 +34,9 @@ from relfit.data.files.base import NoSuchColumn, parse_columns
 from relfit.data.load import aligned
 from relfit.data.scores import Scores, scores
 from relfit.data.tables import Table, read_table
-from relfit.estimators.base import pair_count
-from relfit.estimators.cost import (
-    DEVICE_CORES,
-    LARGEST_ADDED,
-    band_seconds,
-    complete_seconds,
-    duration,
-    landmark_seconds,
-)
-from relfit.estimators.designs import DEFAULT_LAGS
+from relfit.estimators import ESTIMATORS
+from relfit.estimators.cost import DEVICE_CORES, LARGEST_ADDED, duration
+from relfit.estimators.designs import Complete
 from relfit.util.errors import InputError
 from relfit.util.files import note_read
 from relfit.util.libraries import has_cuda, usable_cores
@@ -215,13 +208,8 @@ def expected_seconds(inputs: Inputs, estimator: str) -> float:
     sizes = (len(x.columns) if isinstance(x, Table) else x[:1].size for x in (*arrays, inputs.reference) if _count(x))
     columns = max(sizes, default=1)
     n = _count(inputs.reference)
-    if estimator == "linear":
-        return band_seconds(n * len(arrays), columns)
-    if estimator == "incomplete":
-        return band_seconds(3 * DEFAULT_LAGS * n * len(arrays), columns)
-    if estimator == "landmarks":
-        return landmark_seconds(n, [len(x) for x in arrays], columns)
-    return complete_seconds(pair_count(n, [len(x) for x in arrays]), columns)
+    design = ESTIMATORS.get(estimator, Complete)()
+    return design.seconds(n, [_count(x) for x in arrays], columns)
 
 
 def _opened(source: Any, columns: str | None) -> Any:

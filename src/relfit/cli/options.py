@@ -14,7 +14,7 @@ from relfit.cli.sections import AT_LEAST_1, PROGRESS, SEED, Decorator, opt, sect
 from relfit.data.encode import SCALES, Encode
 from relfit.data.files.base import parse_columns
 from relfit.data.presets import PRESETS, as_preset
-from relfit.estimators.designs import ESTIMATORS
+from relfit.estimators import ESTIMATORS
 from relfit.estimators.locations import AT_LOCATIONS
 from relfit.kernels import NAMED
 from relfit.kernels.base import Kernel

@@ -294,7 +294,7 @@ class Work:
         return digest.hexdigest()
 
 
-def described(kernel: Kernel, centre: Array | float) -> str:
+def kernel_key(kernel: Kernel, centre: Array | float) -> str:
     """A kernel and the point that rows are shifted by, as text for `Reduction.key`."""
     if not kernel.writable:
         raise InputError(

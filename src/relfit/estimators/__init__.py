@@ -9,11 +9,11 @@ import numpy as np
 
 from relfit.compute.reduce import one_blas_thread
 from relfit.data.load import Data
-from relfit.estimators.base import EstimateSettings, Kind
-from relfit.estimators.designs import Landmarks
+from relfit.estimators.base import EstimateSettings, Estimator, Kind, PairDesign
+from relfit.estimators.designs import Block, Complete, Incomplete, Linear
 from relfit.estimators.kernel import column_notes
 from relfit.estimators.ksd import Densities, Target
-from relfit.estimators.landmarks import landmark_estimates
+from relfit.estimators.landmarks import Landmarks
 from relfit.estimators.likelihood import Likelihood
 from relfit.estimators.locations import at_locations, sizes_left
 from relfit.estimators.mmd import Samples
@@ -22,6 +22,7 @@ from relfit.stats.joint import NEAR_DEGENERATE, ROUNDING, JointEstimate, Psi, in
 from relfit.util.arrays import Array
 from relfit.util.text import listed
 
+ESTIMATORS: dict[str, type[Estimator]] = {each.name: each for each in (Complete, Linear, Block, Incomplete, Landmarks)}
 KINDS: dict[str, Kind] = {
     "samples": Samples(),
     "densities": Densities(),
@@ -36,12 +37,8 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
     with one_blas_thread:
         if settings.locations is not None:
             estimates = at_locations(data, settings, settings.locations)
-        elif isinstance(estimator, Landmarks):
-            estimates = landmark_estimates(data, settings, kind)
-        elif groups is not None:
-            estimates = kind.grouped(data, settings, groups)
         else:
-            estimates = kind.estimate(data, settings)
+            estimates = estimator.estimate(kind, data, settings)
         covariance = estimates.projection
         close, quadratic = None, estimates.quadratic
         if quadratic is not None and estimator.variance == "auto":
@@ -100,7 +97,7 @@ def estimate_notes(joint: JointEstimate, settings: EstimateSettings) -> list[str
     checkpoint = settings.runtime.checkpoint
     if checkpoint is not None and checkpoint.damaged:
         notes.append(f"damaged parts of the checkpoint, computed again: {checkpoint.damaged}")
-    if settings.dependence == "independent" and settings.estimator.name in ("complete", "landmarks"):
+    if settings.dependence == "independent" and not isinstance(settings.estimator, PairDesign):
         notes += _near_copies(joint)
     return notes
 

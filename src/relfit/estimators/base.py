@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -17,7 +17,15 @@ from relfit.stats.joint import Psi
 from relfit.util.arrays import Array, Rows
 from relfit.util.checks import checked
 from relfit.util.errors import InputError
+from relfit.util.libraries import usable_cores
 
+# Nanoseconds of one core, to within a factor of two or so on processors of the last ten years: for one kernel value
+# and each of its columns in tiles and in bands, and for each right-hand side that a value is multiplied with.
+TILE_VALUE = 1.6
+TILE_COLUMN = 0.05
+BAND_VALUE = 8.0
+BAND_COLUMN = 0.15
+RIGHT_HAND_SIDE = 0.09
 Dependence = Literal["independent", "shared", "paired", "chain"]
 
 
@@ -121,6 +129,12 @@ def pair_count(reference: int, models: Sequence[int]) -> int:
     return sum(m * (m - 1) // 2 for m in (reference, *models)) + reference * sum(models)
 
 
+def complete_seconds(pairs: float, columns: int, right_hand_sides: int = 0) -> float:
+    """A rough estimate of the time that this many kernel values take."""
+    each = TILE_VALUE + TILE_COLUMN * columns + RIGHT_HAND_SIDE * right_hand_sides
+    return 1e-9 * pairs * each / usable_cores()
+
+
 def samples_of(data: Data) -> dict[str | None, Array]:
     """The rows of the reference (key None), unless it is a density, and of every sample."""
     samples: dict[str | None, Array] = {None: data.reference} if data.target is None else {}
@@ -157,14 +171,31 @@ class Locations:
 
 
 class Estimator(ABC):
-    """Which pairs of rows are used. Subclasses are frozen dataclasses with the options of one design."""
+    """Which pairs of rows are used. Subclasses are frozen dataclasses with the options of one design.
+
+    Attributes:
+        name: what users call it.
+        words: what it is, in a paragraph about methods.
+        every_pair: True if all pairs of rows are evaluated, which groups and chains need.
+        numbers_kept: held for every model and row of the reference, and for every row of a model that contributes
+            by itself.
+        memory_parts: the parts that memory is divided into, one of which holds a patch of kernel values.
+        with_columns: True if kernel values are multiplied with several columns whatever the discrepancy.
+    """
 
     name: ClassVar[str]
+    words: ClassVar[str]
     variance: str = "auto"
+    every_pair: ClassVar[bool] = False
     fewest_rows: ClassVar[int] = 20
     fewest_selection_rows: ClassVar[int] = 5
-    # Numbers held for every model and row of the reference, and for every row of a model that contributes by itself.
-    numbers_kept: ClassVar[int]
+    numbers_kept: ClassVar[int] = 4
+    memory_parts: ClassVar[int] = 1
+    with_columns: ClassVar[bool] = False
+
+    @abstractmethod
+    def estimate(self, kind: Kind, data: Data, settings: EstimateSettings) -> Estimates:
+        """The estimate for data of this kind."""
 
     def __post_init__(self) -> None:
         checked(self)
@@ -176,15 +207,53 @@ class Estimator(ABC):
         """The least memory that the design can work with, for rows of `width` numbers."""
         return 0
 
+    def values(self, rows: int, lengths: Sequence[int], columns: int = 1) -> int:
+        """The kernel values that are evaluated, from the numbers of rows."""
+        return pair_count(rows, lengths)
+
+    def seconds(self, rows: int, lengths: Sequence[int], columns: int, right_hand_sides: int = 0) -> float:
+        """A rough estimate of the time that takes."""
+        return complete_seconds(self.values(rows, lengths, columns), columns, right_hand_sides)
+
+    def record(self) -> dict[str, Any]:
+        """The options as a result keeps them; None for those that are not given."""
+        record = {}
+        for item, name in _recorded(type(self)):
+            value = getattr(self, item.name)
+            record[name] = None if value == item.default else value
+        return record
+
+    @classmethod
+    def of_record(cls, result: Any) -> Self:
+        """The estimator with the options that this result keeps."""
+        kept = {item.name: getattr(result, name) for item, name in _recorded(cls)}
+        # "second-order" is what the default variance has become.
+        return cls(**{name: value for name, value in kept.items() if value not in (None, "second-order")})
+
+
+def _recorded(estimator: Any) -> list[tuple[Field[Any], str]]:
+    """The options that results keep, and the names of their fields there."""
+    return [(item, item.metadata["recorded"]) for item in fields(estimator) if item.metadata["recorded"]]
+
 
 class PairDesign(Estimator):
     """A design that uses some of the pairs; it pairs the rows of a model with those of the reference."""
 
     shuffle: bool
 
+    def estimate(self, kind: Kind, data: Data, settings: EstimateSettings) -> Estimates:
+        sources = kind.sources(data, settings, in_order=not self.shuffle)
+        each = [self.from_pairs(source, settings.runtime) for source in sources]
+        return kind.joined(each, shared=settings.dependence == "shared")
+
     @abstractmethod
-    def estimate(self, source: PairSource, runtime: Runtime) -> Estimates:
+    def from_pairs(self, source: PairSource, runtime: Runtime) -> Estimates:
         """The estimate from the pairs of the design."""
+
+    def seconds(self, rows: int, lengths: Sequence[int], columns: int, right_hand_sides: int = 0) -> float:
+        """The same for values in bands; the time for scores is not included."""
+        values = self.values(rows, lengths, columns)
+        return 1e-9 * values * (BAND_VALUE + BAND_COLUMN * columns) / usable_cores()
 
 
 @dataclass(frozen=True)
@@ -243,12 +312,10 @@ class Kind(ABC):
     def grouped(self, data: Data, settings: EstimateSettings, groups: Groups) -> Estimates:
         """The estimate over all pairs of rows in different groups; its ψ rows are groups."""
 
-    def estimate(self, data: Data, settings: EstimateSettings) -> Estimates:
-        """The estimate by the design in the settings."""
-        if not isinstance(settings.estimator, PairDesign):
-            return self.complete(data, settings)
-        (source,) = self.sources(data, settings, in_order=not settings.estimator.shuffle)
-        return settings.estimator.estimate(source, settings.runtime)
+    def joined(self, each: Sequence[Estimates], *, shared: bool) -> Estimates:
+        """The estimates of all models, from those of each source."""
+        (estimates,) = each
+        return estimates
 
     def check_rows(self, data: Data, settings: EstimateSettings, *, selection: bool = False, part: str = "") -> None:
         """Refuse samples too small for the normal approximation, and designs that do not fit their sizes.

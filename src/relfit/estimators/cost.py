@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 from relfit.compute.backend import TILE
 from relfit.compute.memory import Budget
 from relfit.data.load import Data
-from relfit.estimators.base import Dependence, EstimateSettings, Estimator, Kind, PairDesign, pair_count
-from relfit.estimators.designs import MOST_LANDMARKS, Complete, Landmarks
-from relfit.estimators.landmarks import (
-    FACTORISATION,
-    MOST_DRAWN,
-    ONE_IN,
-    Trade,
-    chosen_sizes,
-    few_pairs,
-    trades,
+from relfit.estimators.base import (
+    Dependence,
+    EstimateSettings,
+    Estimator,
+    Kind,
+    PairDesign,
+    complete_seconds,
+    pair_count,
 )
+from relfit.estimators.designs import Complete
+from relfit.estimators.landmarks import FACTORISATION, Landmarks, Trade, chosen_sizes, few_pairs, trades
 from relfit.estimators.locations import CHUNK_NUMBERS
 from relfit.kernels.choice import Collection
 from relfit.util.libraries import usable_cores
 
 # The longest that an automatically chosen estimate may take, in seconds.
 LONGEST = 10.0
-# Nanoseconds of one core, to within a factor of two or so on processors of the last ten years: for one kernel value
-# and each of its columns in tiles and in bands, and for each right-hand side that a value is multiplied with.
-TILE_VALUE, TILE_COLUMN = 1.6, 0.05
-BAND_VALUE, BAND_COLUMN = 8.0, 0.15
-RIGHT_HAND_SIDE = 0.09
 # The largest part that automatically chosen landmarks may add to the variance.
 LARGEST_ADDED = 0.2
 # The factorisations of all tried numbers of landmarks and the last, in units of that of the last.
@@ -46,37 +40,8 @@ _FEWEST_ROWS = 64
 _MMD_NUMBERS, _TILTED_NUMBERS, _KSD_NUMBERS = 12, 20, 30
 
 
-def complete_seconds(pairs: float, columns: int, right_hand_sides: int = 0) -> float:
-    """A rough estimate of the time that this many kernel values take."""
-    return 1e-9 * pairs * (TILE_VALUE + TILE_COLUMN * columns + RIGHT_HAND_SIDE * right_hand_sides) / usable_cores()
-
-
-def band_seconds(values: float, columns: int) -> float:
-    """The same for the kernel values of a pair design; the time for scores is not included."""
-    return 1e-9 * values * (BAND_VALUE + BAND_COLUMN * columns) / usable_cores()
-
-
-def landmark_seconds(rows: int, lengths: Sequence[int], columns: int, right_hand_sides: int = 0) -> float:
-    """The same for the estimate by landmarks."""
-    return complete_seconds(landmark_values(rows, lengths, columns), columns, right_hand_sides)
-
-
-def landmark_values(rows: int, lengths: Sequence[int], columns: int = 1) -> int:
-    """The kernel values of the estimate by landmarks, with as many as are usually chosen; at most those of all pairs.
-
-    More columns need more landmarks, and more drawn rows for what they miss.
-    """
-    longest = max([rows, *lengths])
-    landmarks = min(15.0 * longest**0.27 * math.sqrt(max(1.0, columns / 15.0)), MOST_LANDMARKS)
-    # Beyond ten million rows there are no more landmarks, and more drawn rows instead.
-    drawn = max(round(150.0 * max(1.0, columns / 30.0)), longest // 20_000)
-    drawn = min(drawn, max(MOST_DRAWN, longest // ONE_IN))
-    values = int(2.0 * landmarks * (rows + sum(lengths))) + drawn * (rows * (len(lengths) + 1) + 2 * sum(lengths))
-    return min(values, pair_count(rows, lengths))
-
-
 def trade_seconds(trade: Trade, count: int, drawn: int, columns: int, right_hand_sides: int = 0) -> float:
-    """The same where the numbers of landmarks and of drawn rows are known."""
+    """The time that landmarks take where their number and that of the drawn rows are known."""
     factorised = FACTORISATIONS * FACTORISATION * trade.matrices * count**3
     return complete_seconds(trade.values(count, drawn), columns, right_hand_sides) + complete_seconds(factorised, 0)
 
@@ -100,20 +65,19 @@ def automatic_estimator(
     if reason is not None:
         return Complete(), f"{complete}about {duration(seconds)}, because there is no other {reason}"
     lengths = [len(x) for x in data.samples.values()]
-    shorter = landmark_seconds(
-        len(data.reference), lengths, int(data.reference.shape[1]), kind.right_hand_sides(data)
-    ) / _speed(device)
-    return Landmarks(), _by_landmarks(seconds, where, shorter)
+    rows, columns = data.reference.shape
+    shorter = Landmarks().seconds(rows, lengths, columns, kind.right_hand_sides(data))
+    return Landmarks(), _by_landmarks(seconds, where, shorter / _speed(device))
 
 
 def reconsidered(data: Data, kind: Kind, settings: EstimateSettings, *, device: bool) -> EstimateSettings:
-    """The settings of automatically chosen landmarks, or other ones where these lose too much, found on some rows.
+    """The settings; those of landmarks with other ones where these lose too much, found on some rows.
 
     Landmarks add at most `LARGEST_ADDED` to the variance of a model equal to the data, and less to that of others:
     more rows are drawn where the usual numbers add more. If that takes more than half of the time of all pairs, or
     more memory than there is, all pairs are used.
     """
-    if few_pairs(data, settings):
+    if not isinstance(settings.estimator, Landmarks) or few_pairs(data, settings):
         return settings
     seconds, where = _all_pairs(data, kind, device)
     kernels = settings.kernel.kernels if isinstance(settings.kernel, Collection) else (settings.kernel,)
@@ -178,11 +142,9 @@ def within_budget(data: Data, kind: Kind, settings: EstimateSettings, budget: Bu
         row_bytes = 8 * _KSD_NUMBERS * kind.right_hand_sides(data)
     else:
         row_bytes = 8 * (_MMD_NUMBERS if settings.kernel.tilt is None else _TILTED_NUMBERS) * (2 + d)
-    # The least that a pair design, or a discrepancy at locations, can work with.
-    if isinstance(estimator, PairDesign | Landmarks):
-        design_bytes = estimator.fewest_bytes(max([n, *lengths]), models, kind.width(data, settings.dependence))
-    else:
-        design_bytes = 64 * max(CHUNK_NUMBERS, 64 * d)
+    # The least that a design, or a discrepancy at locations, can work with.
+    design_bytes = estimator.fewest_bytes(max([n, *lengths]), models, kind.width(data, settings.dependence))
+    design_bytes = design_bytes or 64 * max(CHUNK_NUMBERS, 64 * d)
     # Held for the rows while the estimate is made: orders, sums, contributions and temporary arrays. A pair design of
     # samples has contributions of whole rows z = (reference row, model rows).
     kernels = len(settings.kernel.kernels) if isinstance(settings.kernel, Collection) else 1
@@ -191,7 +153,7 @@ def within_budget(data: Data, kind: Kind, settings: EstimateSettings, budget: Bu
     kept = 16 * (n + max(lengths, default=0)) + 8 * contributions
     memory = budget.working(kept, max(design_bytes, _FEWEST_ROWS * row_bytes))
     threads = max(1, min(settings.runtime.threads, memory // (4 * _THREAD)))
-    rows = memory // row_bytes // (2 if isinstance(estimator, Landmarks) else 1)  # landmarks are held besides
+    rows = memory // row_bytes // estimator.memory_parts
     # Whole numbers of tiles waste nothing at the edges; with few tiles the last, small one still helps another thread.
     rows = rows // TILE * TILE if rows > 4 * TILE else rows
     runtime = replace(settings.runtime, memory=memory, threads=threads, patch_rows=rows)

@@ -19,7 +19,16 @@ import numpy as np
 
 from relfit.compute.reduce import DEFAULT_MEMORY, Runtime
 from relfit.compute.schedulers import local_executor, local_results
-from relfit.estimators.base import Estimates, Estimator, PairDesign, PairSource, Quadratic
+from relfit.data.load import Data
+from relfit.estimators.base import (
+    Estimates,
+    EstimateSettings,
+    Estimator,
+    Kind,
+    PairDesign,
+    PairSource,
+    Quadratic,
+)
 from relfit.estimators.pairkernel import STEP, Part
 from relfit.stats.joint import Psi, centred, mixed, positive_part
 from relfit.util.arrays import Array, Rows
@@ -52,8 +61,6 @@ FEWEST_BLOCKS = 40
 PAIRS_PER_ROW = 20
 MOST_PAIRS = 5_000
 CHUNK_NUMBERS = 2**16
-# The largest number of landmarks that is chosen automatically: factorising their kernel matrix takes seconds.
-MOST_LANDMARKS = 1500
 VARIANCES = ("auto", "projection")
 
 
@@ -75,10 +82,18 @@ class Complete(Estimator):
         "best set and RelMulti, and projection for the other tests. projection is conservative for "
         "models close to the data.",
         flag="--variance",
+        recorded="variance",
     )
 
     name: ClassVar[str] = "complete"
+    words: ClassVar[str] = "the unbiased estimate over all pairs of observations"
+    every_pair: ClassVar[bool] = True
     numbers_kept: ClassVar[int] = 6
+
+    def estimate(self, kind: Kind, data: Data, settings: EstimateSettings) -> Estimates:
+        if settings.groups is not None:
+            return kind.grouped(data, settings, settings.groups)
+        return kind.complete(data, settings)
 
 
 @described
@@ -89,6 +104,7 @@ class Linear(PairDesign):
     shuffle: bool = shuffled()
 
     name: ClassVar[str] = "linear"
+    words: ClassVar[str] = "the linear-time estimate over disjoint pairs of observations"
     fewest_rows: ClassVar[int] = 40
     fewest_selection_rows: ClassVar[int] = 10
     numbers_kept: ClassVar[int] = 2
@@ -96,7 +112,10 @@ class Linear(PairDesign):
     def fewest_bytes(self, rows: int, models: int, width: int) -> int:
         return _WINDOW_BYTES * STEP * width
 
-    def estimate(self, source: PairSource, runtime: Runtime) -> Estimates:
+    def values(self, rows: int, lengths: Sequence[int], columns: int = 1) -> int:
+        return rows * len(lengths)
+
+    def from_pairs(self, source: PairSource, runtime: Runtime) -> Estimates:
         """``D = mean h`` over the M = ⌊n/2⌋ pairs and ``V = cov(h)/M``; an odd last row is left out."""
         pairs = source.rows // 2
         size = max(STEP, min(PAIR_CHUNK, runtime.memory // (_WINDOW_BYTES * source.width)))
@@ -122,15 +141,16 @@ class Block(PairDesign):
         Whole(1),
         "the number of blocks",
         flag="--blocks NUMBER",
+        recorded="block_count",
         shown=f"√n, at least {FEWEST_BLOCKS}",
         python=f"There are at least {BLOCKS_PER_MODEL} for each model.",
     )
     shuffle: bool = shuffled()
 
     name: ClassVar[str] = "block"
+    words: ClassVar[str] = "an average over blocks of observations [zaremba2013btest]"
     fewest_rows: ClassVar[int] = 40
     fewest_selection_rows: ClassVar[int] = 10
-    numbers_kept: ClassVar[int] = 4
 
     def check_rows(self, rows: int, models: int, *, selection: bool) -> None:
         """Refuse blocks of one row, and too few blocks for the joint covariance of so many models."""
@@ -148,7 +168,7 @@ class Block(PairDesign):
     def fewest_bytes(self, rows: int, models: int, width: int) -> int:
         return fewest_window_bytes(width, block_size(rows, models, self.blocks) - 1)
 
-    def estimate(self, source: PairSource, runtime: Runtime) -> Estimates:
+    def from_pairs(self, source: PairSource, runtime: Runtime) -> Estimates:
         n = source.rows
         size = block_size(n, source.models, self.blocks)
         unused = f"; {n % size} rows are left over and were not used" if n % size else ""
@@ -166,13 +186,14 @@ class Incomplete(PairDesign):
         Whole(1),
         "the number of pairs",
         flag="--pairs NUMBER",
+        recorded="pair_count",
         shown=f"{DEFAULT_LAGS} for each row",
         python="It is rounded to whole pairs for each row.",
     )
     shuffle: bool = shuffled()
 
     name: ClassVar[str] = "incomplete"
-    numbers_kept: ClassVar[int] = 4
+    words: ClassVar[str] = "an incomplete U-statistic [blom1976incomplete]"
 
     def check_rows(self, rows: int, models: int, *, selection: bool) -> None:
         lags_of(rows, self.pairs)
@@ -180,49 +201,15 @@ class Incomplete(PairDesign):
     def fewest_bytes(self, rows: int, models: int, width: int) -> int:
         return fewest_window_bytes(width, lags_of(rows, self.pairs))
 
-    def estimate(self, source: PairSource, runtime: Runtime) -> Estimates:
+    def values(self, rows: int, lengths: Sequence[int], columns: int = 1) -> int:
+        return 3 * DEFAULT_LAGS * rows * len(lengths)
+
+    def from_pairs(self, source: PairSource, runtime: Runtime) -> Estimates:
         n = source.rows
         lags = lags_of(source.rows, self.pairs)
         pairs = f"{n * lags:,} of {n * (n - 1) // 2:,} pairs of rows"
         note = f"incomplete estimator: {pairs}, each row with the {lags} after it in random order"
         return replace(incomplete(source, lags, runtime), notes=(note,))
-
-
-@described
-@dataclass(frozen=True)
-class Landmarks(Estimator):
-    """Near-linear in the rows, with the target of the complete estimate and nearly its variance."""
-
-    count: int | None = option(
-        None,
-        Whole(1),
-        "how many there are",
-        flag="--landmarks NUMBER",
-        shown="chosen on some rows",
-    )
-    residual_pairs: int | None = option(
-        None,
-        Whole(1),
-        "the pairs of rows that measure what the landmarks miss, rounded up to a whole number for each row, at least 2",
-        flag="--residual-pairs NUMBER",
-        shown="so many that they add less than 5% to the variance",
-    )
-
-    name: ClassVar[str] = "landmarks"
-    numbers_kept: ClassVar[int] = 4
-
-    def fewest_bytes(self, rows: int, models: int, width: int) -> int:
-        """The kernel matrix of the landmarks, its eigenvectors and the work of computing them; the rows asked for."""
-        asked = min(self.count or 0, rows) + min((self.residual_pairs or 0) // rows, rows)
-        return 48 * min(most_landmarks(self), models * rows) ** 2 + 40 * width * asked
-
-
-def most_landmarks(estimator: Landmarks) -> int:
-    """The number of landmarks that was asked for, or the largest that is chosen automatically."""
-    return MOST_LANDMARKS if estimator.count is None else estimator.count
-
-
-ESTIMATORS: dict[str, type[Estimator]] = {each.name: each for each in (Complete, Linear, Block, Incomplete, Landmarks)}
 
 
 def lags_of(rows: int, pairs: int | None) -> int:

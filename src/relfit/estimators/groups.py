@@ -29,7 +29,7 @@ from relfit.compute.rows import some_rows
 from relfit.data.arrays import group_labels
 from relfit.data.load import Data
 from relfit.data.models import Density
-from relfit.estimators.base import Dependence, EstimateSettings, Estimator, Groups, PairDesign, sample_name, samples_of
+from relfit.estimators.base import Dependence, EstimateSettings, Estimator, Groups, sample_name, samples_of
 from relfit.util.arrays import Array, Rows
 from relfit.util.errors import InputError, way
 from relfit.util.random import stream
@@ -132,7 +132,7 @@ def make_groups(labels: Any, data: Data, dependence: Dependence, estimator: Esti
     mapping have independent rows. Labels of different samples have nothing to do with each other, unless the models
     are "shared" (their labels are common) or "paired" (the reference's too).
     """
-    if isinstance(estimator, PairDesign) or estimator.name == "landmarks":
+    if not estimator.every_pair:
         raise InputError(f'groups: expected estimator="complete", got {estimator.name!r}')
     if dependence == "chain":
         raise InputError('groups: cannot be combined with dependence="chain", which has its own batches; leave one out')

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg import block_diag, qr, solve_triangular
 
 from relfit.compute.backend import Backend, Job, Points, Products
-from relfit.compute.reduce import Patch, Runtime, Sums, described, matrix_sums
+from relfit.compute.reduce import Patch, Runtime, Sums, kernel_key, matrix_sums
 from relfit.compute.rows import LazyRows, parts
 from relfit.data.load import Data
 from relfit.data.models import Density, scores_of, stored_scores
@@ -27,7 +27,6 @@ from relfit.estimators.base import (
     Estimates,
     EstimateSettings,
     Estimator,
-    PairDesign,
     PairSource,
     Quadratic,
     halves_apart,
@@ -192,7 +191,7 @@ class SteinSums:
         between = "" if self.columns is None else f" {self.columns}"
         if self.weights is not None:
             between += f" {hashlib.sha256(self.weights.tobytes()).hexdigest()}"
-        return f"Stein sums {described(self.kernel, self.centre)}{between}"
+        return f"Stein sums {kernel_key(self.kernel, self.centre)}{between}"
 
     def needs(self, patch: Patch) -> tuple[int, ...]:
         return tuple(source for first in {patch.x: 0, patch.y: 0} for source in range(first, first + 1 + self.models))
@@ -353,7 +352,7 @@ class Target(base.Kind):
     def check(self, data: Data, estimator: Estimator, dependence: Dependence, *, grouped: bool) -> None:
         if dependence == "paired":
             raise InputError('dependence="paired": pairs models with reference rows, but the reference is a density')
-        if dependence == "chain" and (isinstance(estimator, PairDesign) or estimator.name == "landmarks"):
+        if dependence == "chain" and not estimator.every_pair:
             raise InputError(f'dependence="chain": expected estimator="complete", got {estimator.name!r}')
         for name, x in data.samples.items():
             check_continuous(f"model {name!r}", x)
@@ -389,17 +388,12 @@ class Target(base.Kind):
             return [source(data.samples)]
         return [source({name: x}) for name, x in data.samples.items()]
 
-    def estimate(self, data: Data, settings: EstimateSettings) -> Estimates:
-        estimator = settings.estimator
-        if settings.dependence == "chain":
-            return _chains(data, settings)
-        if not isinstance(estimator, PairDesign):
-            return self.complete(data, settings)
-        sources = self.sources(data, settings, in_order=not estimator.shuffle)
-        each = [estimator.estimate(source, settings.runtime) for source in sources]
-        return side_by_side(each, shared=settings.dependence == "shared")
+    def joined(self, each: Sequence[Estimates], *, shared: bool) -> Estimates:
+        return side_by_side(each, shared=shared)
 
     def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
+        if settings.dependence == "chain":
+            return _chains(data, settings)
         # The seed gives the same pairs for all models of a size: rows from common random numbers stay together.
         each = [
             complete(x, [target_scores(name, x, data, settings)], settings.kernel, settings.runtime, settings.seed)

@@ -22,25 +22,25 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from relfit.compute.backend import Backend, Job, Points, Products
-from relfit.compute.reduce import Patch, Runtime, Sums, described, matrix_sums
+from relfit.compute.reduce import Patch, Runtime, Sums, kernel_key, matrix_sums
 from relfit.compute.rows import parts
 from relfit.data.load import Data
 from relfit.estimators import ksd, mmd
-from relfit.estimators.base import Estimates, EstimateSettings, Kind, pair_count, samples_of
-from relfit.estimators.designs import Complete, Landmarks, most_landmarks
+from relfit.estimators.base import Estimates, EstimateSettings, Estimator, Kind, pair_count, samples_of
 from relfit.estimators.kernel import centre_for, centre_of, shifted
 from relfit.estimators.locations import pooled_rows
 from relfit.estimators.pairkernel import PairKernel
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import Psi, centred, mixed, positive_part
 from relfit.util.arrays import Array, Rows, host
+from relfit.util.checks import Whole, described, option
 from relfit.util.progress import Progress, in_turn
 from relfit.util.random import stream
 
@@ -60,6 +60,67 @@ FEW_PAIRS = 20_000_000
 ALL_PAIRS = "landmarks estimator: all pairs of rows take no longer here, and were used instead"
 # The stream that the rows of the guard are drawn from.
 GUARD = "landmarks: guard"
+# The largest number of landmarks that is chosen automatically: factorising their kernel matrix takes seconds.
+MOST_LANDMARKS = 1500
+
+
+@described
+@dataclass(frozen=True)
+class Landmarks(Estimator):
+    """Near-linear in the rows, with the target of the complete estimate and nearly its variance."""
+
+    count: int | None = option(
+        None,
+        Whole(1),
+        "how many there are",
+        flag="--landmarks NUMBER",
+        recorded="landmark_count",
+        shown="chosen on some rows",
+    )
+    residual_pairs: int | None = option(
+        None,
+        Whole(1),
+        "the pairs of rows that measure what the landmarks miss, rounded up to a whole number for each row, at least 2",
+        flag="--residual-pairs NUMBER",
+        recorded="pair_count",
+        shown="so many that they add less than 5% to the variance",
+    )
+
+    name: ClassVar[str] = "landmarks"
+    words: ClassVar[str] = "a Nyström approximation whose error was estimated on random rows and removed"
+    memory_parts: ClassVar[int] = 2
+    with_columns: ClassVar[bool] = True
+
+    def estimate(self, kind: Kind, data: Data, settings: EstimateSettings) -> Estimates:
+        """The estimate by landmarks, with the guard; that of all pairs where it takes no longer."""
+        found = None if few_pairs(data, settings) else _by_landmarks(data, settings)
+        if found is not None:
+            return found
+        estimates = kind.complete(data, settings)
+        return replace(estimates, notes=(ALL_PAIRS, *estimates.notes))
+
+    def fewest_bytes(self, rows: int, models: int, width: int) -> int:
+        """The kernel matrix of the landmarks, its eigenvectors and the work of computing them; the rows asked for."""
+        asked = min(self.count or 0, rows) + min((self.residual_pairs or 0) // rows, rows)
+        return 48 * min(most_landmarks(self), models * rows) ** 2 + 40 * width * asked
+
+    def values(self, rows: int, lengths: Sequence[int], columns: int = 1) -> int:
+        """The kernel values with as many landmarks as are usually chosen; at most those of all pairs.
+
+        More columns need more landmarks, and more drawn rows for what they miss.
+        """
+        longest = max([rows, *lengths])
+        landmarks = min(15.0 * longest**0.27 * math.sqrt(max(1.0, columns / 15.0)), MOST_LANDMARKS)
+        # Beyond ten million rows there are no more landmarks, and more drawn rows instead.
+        drawn = max(round(150.0 * max(1.0, columns / 30.0)), longest // 20_000)
+        drawn = min(drawn, max(MOST_DRAWN, longest // ONE_IN))
+        values = int(2.0 * landmarks * (rows + sum(lengths))) + drawn * (rows * (len(lengths) + 1) + 2 * sum(lengths))
+        return min(values, pair_count(rows, lengths))
+
+
+def most_landmarks(estimator: Landmarks) -> int:
+    """The number of landmarks that was asked for, or the largest that is chosen automatically."""
+    return MOST_LANDMARKS if estimator.count is None else estimator.count
 
 
 @dataclass(frozen=True)
@@ -83,7 +144,7 @@ class PointSums:
 
     def key(self) -> str:
         given = b"" if self.weights is None else b"".join(w.tobytes() for w in self.weights.values())
-        return f"point sums {described(self.kernel, self.centre)} {hashlib.sha256(given).hexdigest()}"
+        return f"point sums {kernel_key(self.kernel, self.centre)} {hashlib.sha256(given).hexdigest()}"
 
     def needs(self, patch: Patch) -> tuple[int, ...]:
         return patch.x, patch.y
@@ -298,15 +359,6 @@ def _most(settings: EstimateSettings, held: int, passing: int, drawn: int) -> tu
     room = sys.maxsize if estimator.count is not None else min(_room(settings, held), _room(settings, passing) * 2)
     most = min(most_landmarks(estimator), max(FEWEST_LANDMARKS, room - TRIAL_ROWS))
     return most, max(FEWEST_DRAWN, _room(settings, drawn))
-
-
-def landmark_estimates(data: Data, settings: EstimateSettings, kind: Kind) -> Estimates:
-    """The estimate by landmarks, with the guard; that of all pairs where it takes no longer."""
-    found = None if few_pairs(data, settings) else _by_landmarks(data, settings)
-    if found is not None:
-        return found
-    estimates = kind.estimate(data, replace(settings, estimator=Complete()))
-    return replace(estimates, notes=(ALL_PAIRS, *estimates.notes))
 
 
 def few_pairs(data: Data, settings: EstimateSettings) -> bool:

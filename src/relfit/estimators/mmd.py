@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from relfit.compute.backend import Backend, Job, Points, Products
-from relfit.compute.reduce import Patch, Runtime, Sums, described, matrix_sums
+from relfit.compute.reduce import Patch, Runtime, Sums, kernel_key, matrix_sums
 from relfit.compute.rows import parts
 from relfit.data.load import Data
 from relfit.estimators.base import (
@@ -249,7 +249,7 @@ class KernelSums:
         return 1 if self.kernel.tilt is None else 2
 
     def key(self) -> str:
-        return f"kernel sums {described(self.kernel, self.centre)} paired={self.paired}"
+        return f"kernel sums {kernel_key(self.kernel, self.centre)} paired={self.paired}"
 
     def needs(self, patch: Patch) -> tuple[int, ...]:
         return (patch.x,) if patch.x == patch.y else (patch.x, patch.y)

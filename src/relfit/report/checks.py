@@ -204,7 +204,7 @@ def bandwidth_sensitivity(
     # Every setting is kept but the estimator: those for very many rows would have too few here.
     seed = comparison.seed or 0
     dependence: Any = comparison.dependence or "independent"
-    estimator = Complete(recorded_variance(comparison) or "auto")
+    estimator = Complete.of_record(comparison)
     estimate = EstimateSettings(recalled.kernel, estimator, dependence, seed, Runtime())
     criteria = Criteria(comparison.alpha, comparison.correction, comparison.margin, seed)
     return sensitivity(recalled.encoded, estimate, used_test(comparison), criteria, factors)
@@ -224,11 +224,6 @@ def obstacle(comparison: Comparison, recalled: Recalled) -> str | None:
         if selecting < Complete.fewest_selection_rows or rows - selecting < Complete.fewest_rows:
             return f"the report uses {rows} rows of each sample, too few to select with some and test with others"
     return None
-
-
-def recorded_variance(comparison: Comparison) -> str | None:
-    """The option of `Complete` that gives the variance of a comparison; None for the default."""
-    return None if comparison.variance == "second-order" else comparison.variance
 
 
 def own_plan(comparison: Comparison, names: Collection[str], *, power: float = POWER, trials: int = TRIALS) -> Plan:

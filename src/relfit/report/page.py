@@ -19,12 +19,13 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from relfit.checks.robustness import Sensitivity
 from relfit.data.encode import Encoding
+from relfit.estimators import ESTIMATORS
 from relfit.estimators.base import Estimator
-from relfit.estimators.designs import ESTIMATORS, Complete
+from relfit.estimators.designs import Complete
 from relfit.kernels.base import Kernel, Sum
 from relfit.kernels.choice import Collection
 from relfit.kernels.standard import Gaussian
-from relfit.report.checks import bandwidth_sensitivity, changed_verdicts, checks, recorded_variance, rows_advice
+from relfit.report.checks import bandwidth_sensitivity, changed_verdicts, checks, rows_advice
 from relfit.report.columns import column_panel
 from relfit.report.examples import check_items, strips, table_items
 from relfit.report.figures import difference_forest, discrepancy_forest, signed, who_beats_whom
@@ -281,16 +282,7 @@ def python_call(comparison: Comparison) -> str | None:
     if not (of_pairs or likelihood) or comparison.bandwidth_rule == "selected":
         return None
     test, default = words.used_test(comparison), Settings()
-    variance = recorded_variance(comparison)
-    pairs = "residual_pairs" if comparison.estimator == "landmarks" else "pairs"
-    counts = {
-        pairs: comparison.pair_count,
-        "blocks": comparison.block_count,
-        "count": comparison.landmark_count,
-        "variance": variance,
-    }
-    used = {name: value for name, value in counts.items() if value is not None}
-    estimator = ESTIMATORS[comparison.estimator or Complete.name](**used)
+    estimator = ESTIMATORS[comparison.estimator or Complete.name].of_record(comparison)
     options = {
         name: repr(getattr(comparison, name))
         for name in ("alpha", "margin", "dependence", "preset")

@@ -12,6 +12,7 @@ from functools import cache
 from importlib import resources
 from types import SimpleNamespace
 
+from relfit.estimators import ESTIMATORS
 from relfit.kernels.standard import Gaussian
 from relfit.results.text import table
 from relfit.results.verdicts import Verdicts
@@ -38,13 +39,6 @@ _CITATION = re.compile(r"\[([a-z0-9; ]+)\]")
 _INSIDE = re.compile(r"\((\w+) \[([a-z0-9; ]+)\]\)")
 _FORMULA = "k(x, y) = exp(−‖x − y‖²/(2b²))"
 _LATEX_FORMULA = r"$k(x, y) = \exp(-\|x - y\|^2/(2b^2))$"
-_ESTIMATORS = {
-    "complete": "the unbiased estimate over all pairs of observations",
-    "linear": "the linear-time estimate over disjoint pairs of observations",
-    "incomplete": "an incomplete U-statistic [blom1976incomplete]",
-    "landmarks": "a Nyström approximation whose error was estimated on random rows and removed",
-    "block": "an average over blocks of observations [zaremba2013btest]",
-}
 _CORRECTIONS = {
     "by": "the Benjamini–Yekutieli procedure [benjamini2001control]",
     "bh": "the Benjamini–Hochberg procedure [benjamini1995controlling]",
@@ -285,7 +279,8 @@ def _compared(comparison: Verdicts) -> str:
         taken = f", {comparison.design}" if comparison.design else ""
         by = f"by a {measure.name} ({measure.better}){taken}, with the covariance of its estimates"
         return f"{compared} {by}{parts}{grouped}."
-    how = _ESTIMATORS.get(comparison.estimator or "") if measure.pairs else None
+    estimator = ESTIMATORS.get(comparison.estimator or "") if measure.pairs else None
+    how = None if estimator is None else estimator.words
     estimated = f", using {how}" if how else f", {comparison.design}" if comparison.design else ""
     if comparison.locations is not None:
         estimated = f", at {len(comparison.locations)} locations"

@@ -77,6 +77,7 @@ def option(
     flag: str = "",
     shown: str = "",
     words: Iterable[str] = (),
+    recorded: str = "",
     kw_only: bool = False,
 ) -> Any:
     """A field of a record of options.
@@ -90,11 +91,12 @@ def option(
             the field is no option there.
         shown: the default in words, where that is None.
         words: the choices on the command line, where the check is a function.
+        recorded: the field of a result that keeps its value, None for the default.
         kw_only: as in `dataclasses.field`.
     """
     words = check.words if isinstance(check, Choice) else tuple(words)
     told = {"help": help, "python": python, "flag": flag, "shown": shown, "words": words}
-    return field(default=default, metadata={"check": check, **told}, kw_only=kw_only)
+    return field(default=default, metadata={"check": check, "recorded": recorded, **told}, kw_only=kw_only)
 
 
 def flagged(record: Any) -> list[Field[Any]]:
