@@ -14,14 +14,10 @@ from relfit.stats.tests.base import Criteria, Test
 
 @dataclass(frozen=True)
 class Estimated:
-    """The data and how they were estimated: all that a fixed pair has.
-
-    `given` are all rows in their order; those of the plan may be a random part of them.
-    """
+    """The data and how they were estimated: all that a fixed pair has."""
 
     plan: Plan
     joint: JointEstimate
-    given: Data
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,14 @@ KINDS: dict[str, Kind] = {
 }
 
 
+def _spread(data: Data) -> Array:
+    """(l,) 1/n + 1/m_i for samples, and 1 for densities (`CloseLaw.spread`)."""
+    if data.kind != "samples":
+        return np.ones(len(data.models))
+    sizes = np.array([len(data.samples[name]) for name in data.models])
+    return np.asarray(1.0 / len(data.reference) + 1.0 / sizes)
+
+
 def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
     """D and V of every distinct model, in the order of `data.models`."""
     kind, groups, estimator = KINDS[data.kind], settings.groups, settings.estimator
@@ -46,7 +54,9 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
             varies = np.diag(covariance) > 1e-6 * np.diag(quadratic.covariance)
             part = quadratic.covariance * np.outer(varies, varies)
             third = estimates.psi.third()
-            close = CloseLaw(covariance - 2.0 * part, part, quadratic.trace, quadratic.components, third)
+            first = covariance - 2.0 * part
+            spread = _spread(data)
+            close = CloseLaw(first, part, quadratic.trace, quadratic.components, third, spread)
     # V holds the second-order part twice, and it is known off the diagonal too.
     plain = settings.dependence == "independent" and groups is None
     second = estimates.second_order if close is None else close.second

@@ -41,4 +41,5 @@ class Likelihood(base.Kind):
 
 def _estimates(data: Data, members: Rows | None) -> Estimates:
     losses = -log_densities(data.reference, data.densities)
-    return Estimates(*row_means(losses, np.zeros(len(losses), dtype=np.intp), np.ones(1), members))
+    values, psi, _ = row_means(losses, np.zeros(len(losses), dtype=np.intp), np.ones(1), members)
+    return Estimates(values, psi)

@@ -51,7 +51,9 @@ def from_losses(
     ``V = Σ_t w_t² V_t``. With a series ``V = (Γ_0 + Σ_{k≤L} (1 − k/(L+1))(Γ_k + Γ_kᵀ))/(n − 1 − L)``,
     Γ_k = Σ_a ψ_a ψ_{a+k}ᵀ/n.
     With labels ``D = λ mean(judge, items without labels) + mean(human − λ judge, items with)``,
-    λ = cov(human, judge)/((1 + n/N) var(judge)) between 0 and 1 (Angelopoulos, Duchi and Zrnic 2023).
+    λ = cov(human, judge)/((1 + n/N) var(judge)) between 0 and 1 (Angelopoulos, Duchi and Zrnic 2023); for each item
+    with labels λ is estimated from the others. With strata and labels the degrees of freedom of each difference are
+    Welch's and Satterthwaite's.
 
     >>> joint = from_losses({"old": [0.1, 0.4] * 10, "new": [0.0, 0.3] * 10}, higher_is_better=False)
     >>> joint.names, joint.values.round(2).tolist()
@@ -65,9 +67,10 @@ def from_losses(
     n = len(rows)
     notes = table.notes if table.higher_is_better is not None else (*_unknown_direction(table), *table.notes)
     binary, design, group_sizes, codes = False, None, None, None
+    freedom = None
     if table.labels is not None:
         rows, codes, count = _corrected_by_people(rows, -table.labels if better else table.labels)
-        values, psi = row_means(rows, codes, np.ones(2), None)
+        values, psi, freedom = row_means(rows, codes, np.ones(2), None)
         design = f"a judge corrected by people on {count} of {n} items"
     elif dependence == "series":
         values = rows.mean(axis=0)
@@ -84,7 +87,7 @@ def from_losses(
             if len(group_names) < FEWEST_ITEMS:
                 raise InputError(f"groups: expected at least {FEWEST_ITEMS} groups of items, got {len(group_names)}")
             group_sizes = (len(group_names),)
-        values, psi = row_means(rows, codes, parts, members)
+        values, psi, freedom = row_means(rows, codes, parts, members)
         binary = count == 1 and members is None and _has_two_values(table.values)
     covariance = psi.covariance()
     _refuse_small_columns(table, values, covariance)
@@ -111,6 +114,7 @@ def from_losses(
         binary=binary,
         unit=table.unit,
         doubts=doubts,
+        freedom=freedom,
     )
 
 
@@ -190,13 +194,17 @@ def _unknown_direction(table: Scores) -> list[str]:
     ]
 
 
-def row_means(rows: Array, codes: Rows, weights: Array, members: NDArray[Any] | None) -> tuple[Array, Psi]:
-    """D = Σ_t w_t mean_t over the strata t, and its ψ rows, one for each item or each group.
+def row_means(
+    rows: Array, codes: Rows, weights: Array, members: NDArray[Any] | None
+) -> tuple[Array, Psi, Array | None]:
+    """D = Σ_t w_t mean_t over the strata t, its ψ rows, one for each item or each group, and degrees of freedom.
 
     U_a = w_t (x_a − mean_t)/n_t are the items' contributions to D, and their sum over a group is the group's. Of G
     groups with G_t in stratum t, ψ_g = G U_g √(G_t (G − 1)/((G_t − 1) G)), so that ψᵀψ/(G(G − 1)) is
     Σ_t G_t/(G_t − 1) Σ_{g∈t} U_g², which is Σ_t w_t² cov_t/n_t for groups of one item. Where a group lies in several
     strata the factors of the strata do not apply.
+
+    The degrees of freedom of the differences (l, l) are Welch's and Satterthwaite's; None for a single stratum.
     """
     n, sizes = len(rows), np.bincount(codes)
     means = (
@@ -214,14 +222,36 @@ def row_means(rows: Array, codes: Rows, weights: Array, members: NDArray[Any] | 
         high = np.zeros(units, dtype=np.intp)
         np.maximum.at(high, members, codes)
         if (low != high).any():
-            return values, Psi(psi)
+            return values, Psi(psi), None
         unit_codes = low
     counts = np.bincount(unit_codes, minlength=len(sizes))
     if (counts < 2).any():
         raise InputError("strata: expected at least 2 items (or groups) in every stratum, got one with fewer")
-    if len(sizes) > 1:
-        psi *= np.sqrt(counts * (units - 1.0) / ((counts - 1.0) * units))[unit_codes][:, None]
-    return values, Psi(psi)
+    if len(sizes) == 1:
+        return values, Psi(psi), None
+    psi *= np.sqrt(counts * (units - 1.0) / ((counts - 1.0) * units))[unit_codes][:, None]
+    return values, Psi(psi), _welch_freedom(psi, unit_codes)
+
+
+def _welch_freedom(psi: Array, codes: Rows) -> Array:
+    """(l, l) ν_ij = (Σ_t v_t)²/Σ_t v_t²/(n_t − 1), v_t the part of stratum t in the variance of D_i − D_j.
+
+    Welch (1947), Satterthwaite (1946). Differences without variance have those of all rows.
+    """
+    count = psi.shape[1]
+    total = np.zeros((count, count))
+    uncertain = np.zeros((count, count))
+    for t in range(int(codes.max()) + 1):
+        part = psi[codes == t]
+        gram = part.T @ part
+        diagonal = np.diag(gram)
+        variance = np.maximum(diagonal[:, None] + diagonal - 2.0 * gram, 0.0)
+        total += variance
+        uncertain += np.square(variance) / (len(part) - 1.0)
+    varies = uncertain > 0.0
+    freedom = np.full_like(total, len(psi) - 1.0)
+    np.divide(np.square(total), uncertain, out=freedom, where=varies)
+    return freedom
 
 
 def _strata(labels: NDArray[Any], weights: Mapping[Any, float] | None) -> tuple[Rows, Array, int]:
@@ -247,13 +277,22 @@ def _corrected_by_people(judge: Array, people: Array) -> tuple[Array, Rows, int]
             f"labels: expected at least {FEWEST_ITEMS} items with labels for every model and as many without, got "
             f"{count} and {rest}"
         )
-    human, of_judge = people[labelled], judge[labelled]
-    covariance = ((human - human.mean(0)) * (of_judge - of_judge.mean(0))).sum(0) / (count - 1)
-    variance = np.asarray(judge.var(axis=0, ddof=1))
-    slope = np.divide(covariance, (1.0 + count / rest) * variance, out=np.zeros_like(variance), where=variance > 0.0)
-    parts = np.clip(slope, 0.0, 1.0) * judge
-    parts[labelled] = human - parts[labelled]
+    human = people[labelled]
+    of_judge = judge[labelled]
+    products = (human - human.mean(0)) * (of_judge - of_judge.mean(0))
+    total = products.sum(0)
+    # The slope for an item is estimated without it: otherwise it would follow the item's own error.
+    others = (total - count / (count - 1.0) * products) / (count - 2.0)
+    parts = _slope(total / (count - 1.0), judge, count / rest) * judge
+    parts[labelled] = human - _slope(others, judge, count / rest) * of_judge
     return parts, np.asarray(~labelled, dtype=np.intp), count
+
+
+def _slope(covariance: Array, judge: Array, ratio: float) -> Array:
+    """λ = cov/((1 + n/N) var(judge)), between 0 and 1; 0 for a judge that gives one score."""
+    variance = np.broadcast_to((1.0 + ratio) * judge.var(axis=0, ddof=1), covariance.shape)
+    slope = np.divide(covariance, variance, out=np.zeros_like(covariance), where=variance > 0.0)
+    return np.asarray(np.clip(slope, 0.0, 1.0))
 
 
 def _series(psi: Array) -> Psi:

@@ -208,7 +208,7 @@ def with_impossible(
         "worse": True,
     }
     changes: dict[str, Any] = {key: wider(getattr(result, key), fill) for key, fill in fills.items()}
-    changes |= {key: wider_matrix(getattr(result, key)) for key in ("covariance", "third")}
+    changes |= {key: wider_matrix(getattr(result, key)) for key in ("covariance", "third", "freedom")}
     if result.truncation is not None:
         changes["truncation"] = wider(result.truncation, [-math.inf, math.inf])
     if result.equivalent is not None:

@@ -87,8 +87,8 @@ class Verdicts(Answer):
             worse, and the others were compared without them. Their standard errors and covariances are written as 0.
         also: the comparisons of the same models by other discrepancies, each with verdicts of its own.
         truncation: (l, 2) limits of the selective test; None where it does not apply.
-        near_degeneracy, second_order, third: (l,) and (l, l), as in `JointEstimate`: what plans and intervals need
-            besides.
+        near_degeneracy, second_order, third, freedom: (l,) and (l, l), as in `JointEstimate`: what plans and intervals
+            need besides.
         projection: (l, l) the covariance by first-order theory, where `covariance` is that of the law with both parts.
         yardstick: how far two halves of the data are apart through sampling alone, in the units of the discrepancy:
             a measure for margins. None where it is not known, as for losses, a density as the reference, and
@@ -142,6 +142,7 @@ class Verdicts(Answer):
     near_degeneracy: Array | None = field(default=None, metadata=kept(stored.VALUES, shared=True))
     second_order: Array | None = field(default=None, metadata=kept(stored.MATRIX, shared=True))
     third: Array | None = field(default=None, metadata=kept(stored.MATRIX, shared=True))
+    freedom: Array | None = field(default=None, metadata=kept(stored.MATRIX, shared=True))
     projection: Array | None = field(default=None, metadata=kept(stored.MATRIX))
     leading: tuple[str, ...] = field(default=(), metadata=kept(stored.TEXTS, shared=True))
     robust_to_bandwidth: tuple[bool, ...] | None = field(default=None, metadata=kept(stored.FLAG_LIST))

@@ -32,7 +32,7 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -64,6 +64,7 @@ class CloseLaw:
         trace: (l,) the mean of ‖e_i‖².
         components: K, of the quadratic part.
         third: (l, l) the third cumulants κ(D̂_i, D̂_i, D̂_j) of the first-order parts.
+        spread: (l,) 1/n + 1/m_i for samples, to which the variance of e_i is in proportion; all 1 for densities.
     """
 
     first: Array
@@ -71,12 +72,20 @@ class CloseLaw:
     trace: Array
     components: float
     third: Array
+    spread: Array
 
     def at(self, index: Sequence[int] | Rows) -> CloseLaw:
         """The law of the models at these places."""
         index = np.asarray(index)
         both = index[:, None], index
-        return CloseLaw(self.first[both], self.second[both], self.trace[index], self.components, self.third[both])
+        return replace(
+            self,
+            first=self.first[both],
+            second=self.second[both],
+            trace=self.trace[index],
+            third=self.third[both],
+            spread=self.spread[index],
+        )
 
     @property
     def drawn(self) -> int:
@@ -155,7 +164,8 @@ class CloseLaw:
         own = float(alike.sum() - np.trace(alike)) / max(count * (count - 1), 1)
         close = (1.0 - own) * common / (length or 1.0) + own * at_data
         measured = np.where(values > 0.0, variances, 0.0)
-        return _ratio(measured + (lengths - np.maximum(values, 0.0)) * close, lengths)
+        along = _ratio(measured + (lengths - np.maximum(values, 0.0)) * close, lengths)
+        return self._by_size(along)
 
     def _pooled(self, values: Array, at: Array) -> Array:
         """(l, l) the covariance of first-order parts, pooled over the models, if their squared distances are `at`."""
@@ -193,8 +203,9 @@ class CloseLaw:
         the third cumulants of the differences.
         """
         lengths, first, second = self.lengths(values), self.first, self.second
-        tie = max(float((values - above).mean()), 0.0) + above
-        common = float(self.lengths(values - above).mean()) + above
+        weights = 1.0 / self.spread
+        tie = max(float(np.average(values - above, weights=weights)), 0.0) + above
+        common = float(np.average(self.lengths(values - above), weights=weights)) + above
         pooled = self._pooled(values, tie)
         # Rows go to the common value as far as V follows D̂.
         whole = np.diag(first) + 2.0 * np.diag(second)
@@ -210,7 +221,9 @@ class CloseLaw:
             diagonal = np.diag(matrix)
             return np.asarray(own**2 * diagonal[:, None] + other**2 * diagonal - 2.0 * own * other * matrix)
 
-        variance, shared, expected = contrasts(first), np.maximum(contrasts(second), 0.0), _contrasts(pooled)
+        variance = contrasts(first)
+        shared = np.maximum(contrasts(second), 0.0)
+        expected = _contrasts(pooled)
         kept = self._kept(variance, shared)
         noise = _SIGNAL * 2.0 * math.sqrt(2.0 / self.components) * shared
         variances = np.maximum(expected + kept * (variance - expected), 0.0)
@@ -220,6 +233,16 @@ class CloseLaw:
         covariance = pooled + float(kept[apart].mean()) * (scale[:, None] * first * scale - pooled)
         cubes, mixed = own**3 * np.diag(self.third)[:, None], own * self.third
         return covariance, variances, cubes - cubes.T - 3.0 * own * other * (mixed - mixed.T)
+
+    def _by_size(self, along: Array) -> Array:
+        """(l,) w_i, pooled in proportion to `spread` over models of different sizes.
+
+        A small sample whose D̂ is low by chance has a low w, too. Samples of one size keep their ratios.
+        """
+        each = along / self.spread
+        same = self.spread[:, None] == self.spread
+        of_size = same @ along / same.sum(axis=1)
+        return np.asarray(self.spread * each.mean() * _ratio(along, of_size, 1.0))
 
     def test(
         self, values: Array, varies: Mask, margin: float, lowest: float, freedom: Array, noise: Noise

@@ -271,7 +271,10 @@ def _freedom(joint: JointEstimate) -> Array:
 
     Bartlett's estimate for a series with L lags has about 3n/(2(L + 1)) at every n. Samples that have nothing in common
     have Welch's: a short sample, or a chain that mixes slowly, makes its own differences uncertain, and no others.
+    An estimate that has its own, as means over strata do, has them at every n.
     """
+    if joint.freedom is not None:
+        return joint.freedom
     rows, psi, count = psi_rows(joint) or smallest_sample(joint), joint.psi, len(joint.names)
     if rows is None or rows < 2 or (rows >= SMALL_SAMPLE and joint.lags is None):
         return np.full((count, count), math.inf)

@@ -182,6 +182,8 @@ class JointEstimate:
             are those of the scores divided by it.
         doubts: those of the `notes` that make the verdicts unreliable, so that a gate does not answer.
         leading: those of the `notes` that come before the verdicts, as they say what the values are made of.
+        freedom: (l, l) degrees of freedom of the variances of the differences D_i − D_j, or None where they follow from
+            the numbers of rows.
 
     Any score can be brought in:
 
@@ -210,6 +212,7 @@ class JointEstimate:
     unit: float = 1.0
     doubts: tuple[str, ...] = ()
     leading: tuple[str, ...] = ()
+    freedom: Array | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", _names(self.names))
@@ -225,7 +228,7 @@ class JointEstimate:
         if self.groups is not None:
             object.__setattr__(self, "groups", _sizes(self.groups, count, "groups"))
         check_choice("measure", self.measure, MEASURES)
-        for key in ("second_order", "third"):
+        for key in ("second_order", "third", "freedom"):
             if getattr(self, key) is not None:
                 object.__setattr__(self, key, _finite(key, getattr(self, key), (count, count)))
         if self.yardstick is not None:
@@ -265,6 +268,7 @@ class JointEstimate:
             second_order=None if self.second_order is None else self.second_order[both],
             close=None if self.close is None else self.close.at(index),
             third=None if (third := third_cumulants(self)) is None else third[both],
+            freedom=None if self.freedom is None else self.freedom[both],
         )
 
 
