@@ -105,7 +105,7 @@ def test_pandas_refusals(pandas):
     frame["kind"], frame["c"] = pandas.Categorical([1, 2]), [1j, 2j]
     message = refused(lambda: as_rows("reference", frame), "reference: expected columns of numbers, got 'id' (")
     assert "'x'" not in message
-    for part in ("'when' (datetime64[", "'kind' (category)", "'c' (complex128)", "drop or convert them"):
+    for part in ("'when' (Datetime(", "'kind' (Categorical)", "'c' (Unknown)", "drop or convert them"):
         assert part in message
     refused(lambda: as_rows("reference", pandas.Series(["x"], name="s")), "'s' (")
     refused(lambda: as_rows("reference", pandas.DataFrame({"a": [1.0, None]})), "1 of 2 rows", "row 1")
@@ -132,7 +132,7 @@ def test_polars_refusals(polars):
     refused(lambda: as_rows("reference", frame), "got 'id' (String) and 'e' (List(Float64)); drop or convert them")
     refused(lambda: as_rows("reference", frame.lazy()), "got 'id' (String)")
     missing = polars.DataFrame({"x": [1.0, None, None], "y": [1, 2, 3]})
-    refused(lambda: as_rows("reference", missing), "reference: expected complete columns, got nulls: 2 in 'x'")
+    refused(lambda: as_rows("reference", missing), "reference: expected finite numbers", "2 of 3 rows (first: row 1)")
     refused(lambda: as_rows("reference", polars.DataFrame({"x": [1.0, float("nan")]})), "1 of 2 rows")
     refused(lambda: as_rows("reference", polars.DataFrame()), "at least one row and one column")
 
@@ -146,6 +146,12 @@ def test_arrow_tables():
     _same(pa.table({"e": [[1, 2], [3, 4], [5, 6]]}))
     refused(lambda: as_rows("reference", pa.table({"a": [1.0], "id": ["x"]})), "'id' (string)", "drop or convert")
     refused(lambda: as_rows("reference", pa.table({"a": [1.0, None]})), "got nulls: 1 in 'a'")
+
+
+def test_duckdb_relations():
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
+    relation = duckdb.sql("SELECT * FROM (VALUES (1.0::DOUBLE, 2.0::DOUBLE), (3.0, 4.0), (5.0, 6.0)) AS t(a, b)")
+    _same(relation)
 
 
 # --- dask

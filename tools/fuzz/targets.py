@@ -99,10 +99,10 @@ def _labels(path: Path) -> None:
 
 def _columns(path: Path) -> None:
     """The named columns of a table, and the table of scores that they make."""
-    from relfit.data.columns import named_columns
     from relfit.data.scores import scores
+    from relfit.data.tables import keyed_columns
 
-    columns = named_columns("table", path)
+    columns = keyed_columns("table", path)
     _encoded(path)
     if path.suffix not in (".csv", ".jsonl", ".json"):
         return

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from relfit.compute.memory import Budget, in_words
 from relfit.compute.rows import CastRows, LazyRows, StoredRows, bare_rows, kept_type, map_offset, parts, written_rows
+from relfit.data.columns import computed, frame_array
 from relfit.data.files import FileRows, as_file, find_file, read_rows
 from relfit.data.files.base import reading
 from relfit.data.files.npy import fortran_parts
-from relfit.data.frames import computed, frame_array, is_tensor, tensor_array
+from relfit.data.files.tensors import is_tensor, tensor_array
 from relfit.data.models import Sample
 from relfit.data.tables import Table
 from relfit.util.arrays import Array, extremes, host, numeric_rows, rounds_coarsely, two_dimensional

@@ -1,127 +1,159 @@
-"""Tables with named columns of numbers or text, some cells missing: frames of other libraries, and files.
+"""Whatever has named columns, read in one way: data frames of any library, mappings of columns, and files.
 
-A column is an array of float64, NaN where a cell is missing, or of objects: text, None where a cell is missing.
+Data frames are read through narwhals, which is imported when there is one.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import reprlib
-from collections.abc import Iterable, Iterator, Mapping
-from decimal import Decimal
-from numbers import Real
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relfit.compute.memory import require_room
 from relfit.data.files import FileRows, as_file, find_file
-from relfit.data.files.base import check_plain, reading
+from relfit.data.files.arrow import table_rows
+from relfit.data.files.base import check_plain, reading, refuse_not_numeric
 from relfit.data.files.text import LONGEST_LINE
-from relfit.data.frames import computed, frame_names
+from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.libraries import is_instance, loaded
-from relfit.util.text import is_text, listed
-
-Columns = dict[str, NDArray[Any]]
+from relfit.util.text import is_text
 
 JSON_LINES, JSON_RECORDS = (".jsonl", ".ndjson"), ".json"
 _ROWS_BETWEEN_CHECKS, _BYTES_PER_CELL = 4096, 80
-_MOST_NAMES = 8
-_TRUTH = {"true": 1.0, "false": 0.0}
+# The packages whose objects narwhals may know.
+_LIBRARIES = {"narwhals", "pandas", "polars", "pyarrow", "duckdb", "_duckdb", "dask", "modin", "cudf"}
+
+# What no name begins with: the columns of a frame in which names repeat are numbered.
+_NUMBERED = "\0"
+
+# The name of a column, and its cells as their library or file has them.
+RawColumn = tuple[str, Any]
 
 
-def named_columns(argument: str, value: Any) -> Columns | None:
-    """The columns of a frame, of a mapping of names to columns or of a file of such; None for anything without names.
+def computed(argument: str, value: Any) -> Any:
+    """The result of computing a dask collection; any other value unchanged."""
+    dask = loaded("dask")
+    if dask is None or not dask.is_dask_collection(value):
+        return value
+    try:
+        return value.compute()
+    except Exception as error:
+        # The graph runs the user's code, which may raise anything.
+        raise InputError(
+            f"{argument}: the dask {type(value).__name__} cannot be computed ({type(error).__name__}: {error})"
+        ) from error
 
-    >>> {
-    ...     name: column.tolist()
-    ...     for name, column in named_columns("table", {"model": ["a", "b"], "x": [1, None]}).items()
-    ... }
-    {'model': ['a', 'b'], 'x': [1.0, nan]}
-    """
-    where, read = raw_columns(argument, value)
-    if read is None:
+
+# ── frames ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def as_series(values: Any) -> Any:
+    """A series of another library as one of narwhals; None for any other value."""
+    if is_instance(values, "pyarrow", "Array"):
+        values = loaded("pyarrow").chunked_array([values])
+    series = _narwhals(values)
+    return series if hasattr(series, "null_count") else None
+
+
+def frame_names(value: Any) -> list[str] | None:
+    """The names of a frame's columns; None for any other value. The name of a series is not the name of a column."""
+    frame = _narwhals(value)
+    if not hasattr(frame, "collect_schema"):
         return None
-    names = [name for name, _ in read]
-    twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
-    if twice is not None:
-        raise InputError(f"{where}: expected columns of different names, got {twice!r} more than once")
-    columns = {name: _column(values) for name, (_, values) in zip(names, read, strict=True)}
-    lengths = sorted({len(column) for column in columns.values()})
-    if len(lengths) > 1:
-        raise InputError(f"{where}: expected columns of one length, got {lengths[0]} to {lengths[-1]}")
-    return columns
+    return _names(value, frame)
 
 
-def raw_columns(argument: str, value: Any) -> tuple[str, list[tuple[str, Any]] | None]:
-    """What errors call the value, and its columns with their names, as their library or file has them."""
+def frame_columns(value: Any, positions: Sequence[int]) -> Any:
+    """The frame with the columns at these positions, in this order. The names must differ from each other."""
+    import narwhals.stable.v2 as nw
+
+    return _narwhals(value).select(nw.nth(*positions)).to_native()
+
+
+def frame_array(argument: str, value: Any) -> Array | None:
+    """A data frame or series of numbers as an array; None for any other value."""
+    frame = _narwhals(value)
+    if hasattr(frame, "to_frame"):
+        frame = frame.to_frame()
+    if not hasattr(frame, "collect_schema"):
+        return None
+    frame = _collected(frame)
+    native = frame.to_native()
+    if is_instance(native, "pyarrow", "Table"):
+        # A column may hold lists of numbers.
+        return table_rows(argument, native)
+    others = [series for series in frame.iter_columns() if not _holds_numbers(series)]
+    refuse_not_numeric(argument, [(str(series.name), str(series.dtype)) for series in others])
+    # Missing values become NaN, which the check of the rows counts.
+    return np.asarray(frame.to_numpy()).astype(np.float64, copy=False)
+
+
+def _holds_numbers(series: Any) -> bool:
+    kind = str(series.dtype)
+    # A sparse column of pandas is one of numbers.
+    numeric = kind == "Unknown" and series.to_numpy().dtype.kind in "biuf"
+    return numeric or kind == "Boolean" or series.dtype.is_numeric()
+
+
+def _narwhals(value: Any) -> Any:
+    """The value as narwhals has it, if it is a frame or a series; others unchanged."""
+    packages = {kind.__module__.partition(".")[0] for kind in type(value).__mro__}
+    if not packages & _LIBRARIES:
+        return None
+    import narwhals.stable.v2 as nw
+
+    if is_instance(value, "pyarrow", "RecordBatch"):
+        value = loaded("pyarrow").Table.from_batches([value])
+    try:
+        return nw.from_native(value, pass_through=True, allow_series=True)
+    except nw.exceptions.DuplicateError:
+        return nw.from_native(_numbered(value))
+
+
+def _numbered(value: Any) -> Any:
+    """A frame in which several columns have one name, with numbers for names."""
+    names = [f"{_NUMBERED}{k}" for k in range(value.shape[1])]
+    return value.rename_columns(names) if hasattr(value, "rename_columns") else value.set_axis(names, axis=1)
+
+
+def _names(value: Any, frame: Any) -> list[str]:
+    names = [str(name) for name in frame.collect_schema().names()]
+    if names and names[0].startswith(_NUMBERED):
+        names = [str(name) for name in getattr(value, "column_names", None) or value.columns]
+    return names
+
+
+def _collected(frame: Any) -> Any:
+    return frame.collect() if hasattr(frame, "collect") else frame
+
+
+# ── columns ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def raw_columns(argument: str, value: Any) -> tuple[str, list[RawColumn] | None]:
+    """What errors call the value, and its columns with their names; None for anything without names."""
     file = as_file(value)
     if file is not None:
-        where, read = file.source, _read(file)
+        where = file.source
+        columns = _in_file(file)
     else:
-        value = computed(argument, value)
-        where, read = argument, list(value.items()) if isinstance(value, Mapping) else _frame(value)
-    return where, None if read is None else [(str(name).strip(), values) for name, values in read]
+        where = argument
+        columns = _in_memory(computed(argument, value))
+    return where, None if columns is None else [(str(name).strip(), values) for name, values in columns]
 
 
-def take(argument: str, columns: Columns, name: Any) -> NDArray[Any]:
-    """The column of this name, which the argument asks for."""
-    if not isinstance(name, str) or name not in columns:
-        known = listed(list(columns), "or", most=_MOST_NAMES, quote=repr) if columns else "none"
-        raise InputError(f"{argument}: expected the name of a column ({known}), got {name!r}")
-    return columns[name]
-
-
-def missing_cells(column: NDArray[Any]) -> NDArray[np.bool_]:
-    """True where a cell is missing."""
-    if column.dtype.kind == "f":
-        return np.asarray(np.isnan(column))
-    return np.array([cell is None for cell in column], dtype=bool)
-
-
-def _frame(value: Any) -> list[tuple[Any, Any]] | None:
-    names = frame_names(value)
-    if names is None:
+def _in_memory(value: Any) -> list[tuple[Any, Any]] | None:
+    if isinstance(value, Mapping):
+        return list(value.items())
+    frame = _narwhals(value)
+    if not hasattr(frame, "collect_schema"):
         return None
-    if is_instance(value, "polars", "LazyFrame"):
-        value = value.collect()
-    if is_instance(value, "pandas", "DataFrame"):
-        return [(name, value.iloc[:, k]) for k, name in enumerate(names)]
-    columns = value.get_columns() if is_instance(value, "polars", "DataFrame") else value.columns
-    return list(zip(names, columns, strict=True))
-
-
-def _column(values: Any) -> NDArray[Any]:
-    """Any one-dimensional values as a column."""
-    if is_instance(values, "pandas", "Series"):
-        numeric = getattr(values.dtype, "kind", "O") in "bf"
-        values = values.to_numpy(dtype=np.float64, na_value=np.nan) if numeric else values.tolist()
-    elif is_instance(values, "polars", "Series") or is_instance(values, "pyarrow", "Array", "ChunkedArray"):
-        values = values.to_pylist() if hasattr(values, "to_pylist") else values.to_list()
-    if isinstance(values, np.ndarray) and values.dtype.kind in "bf" and values.ndim == 1:
-        return values.astype(np.float64)
-    values = values.tolist() if hasattr(values, "tolist") else values
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise InputError(f"columns: expected a sequence of cells, got {reprlib.repr(values)}")
-    cells = [None if is_missing(cell) else cell for cell in values]
-    if all(cell is None or _is_number(cell) for cell in cells):
-        return np.array([math.nan if cell is None else float(cell) for cell in cells], dtype=np.float64)
-    if all(cell is None or (isinstance(cell, str) and cell.lower() in _TRUTH) for cell in cells):
-        # As text files have truth values.
-        return np.array([math.nan if cell is None else _TRUTH[cell.lower()] for cell in cells])
-    column = np.empty(len(cells), dtype=object)
-    column[:] = [cell if cell is None or isinstance(cell, str) else str(cell) for cell in cells]
-    return column
-
-
-def _is_number(cell: Any) -> bool:
-    """True for a number that float64 holds: whole numbers of 16 digits and more are keys, and must not be rounded."""
-    whole = isinstance(cell, int | np.integer) and not isinstance(cell, bool)
-    return abs(cell) <= 2**53 if whole else isinstance(cell, Real | Decimal)
+    return list(zip(_names(value, frame), _collected(frame).iter_columns(), strict=True))
 
 
 def is_missing(cell: Any) -> bool:
@@ -134,7 +166,7 @@ def is_missing(cell: Any) -> bool:
 # ── files ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _read(file: FileRows) -> list[tuple[str, Any]] | None:
+def _in_file(file: FileRows) -> list[RawColumn] | None:
     source = file.source
     if source.lower().endswith((*JSON_LINES, JSON_RECORDS)):
         path = Path(source)
@@ -155,7 +187,7 @@ def _read(file: FileRows) -> list[tuple[str, Any]] | None:
     return [(name, _whole(blocks)) for name, blocks in columns] or None
 
 
-def _blocks(parts: Iterable[list[tuple[str, Any]]]) -> list[tuple[str, list[Any]]]:
+def _blocks(parts: Iterable[list[RawColumn]]) -> list[tuple[str, list[Any]]]:
     """The parts of each column; the first, which has no rows, only if there are no others."""
     columns = zip(*parts, strict=True)
     return [(column[0][0], [block for _, block in column[min(1, len(column) - 1) :]]) for column in columns]
@@ -165,7 +197,7 @@ def _whole(blocks: list[Any]) -> Any:
     return np.concatenate(blocks) if isinstance(blocks[0], np.ndarray) else loaded("pyarrow").chunked_array(blocks)
 
 
-def _json_lines(path: Path) -> list[tuple[str, Any]]:
+def _json_lines(path: Path) -> list[RawColumn]:
     """One object a line; a key that a line lacks is missing there."""
     rows: list[dict[str, Any]] = []
     for number, line in enumerate(_lines(path), 1):
@@ -183,7 +215,7 @@ def _json_lines(path: Path) -> list[tuple[str, Any]]:
     return _of_records(path, rows)
 
 
-def _json_records(path: Path) -> list[tuple[str, Any]]:
+def _json_records(path: Path) -> list[RawColumn]:
     """A list of objects, one for each row."""
     # Parsed, a text takes about ten times its length.
     require_room(path, 10 * path.stat().st_size)
@@ -196,7 +228,7 @@ def _json_records(path: Path) -> list[tuple[str, Any]]:
     return _of_records(path, rows)
 
 
-def _of_records(path: Path, rows: list[dict[str, Any]]) -> list[tuple[str, Any]]:
+def _of_records(path: Path, rows: list[dict[str, Any]]) -> list[RawColumn]:
     names = list(dict.fromkeys(name for row in rows for name in row))
     broken = next((name for name in names if not is_text(name)), None)
     if not names or broken is not None:

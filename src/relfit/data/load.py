@@ -22,6 +22,7 @@ from relfit.data.adapters import adapt
 from relfit.data.arrays import as_rows, bounded_rows, checked_rows, device_of, resident_rows
 from relfit.data.batches import gathered
 from relfit.data.boundary import check_target, ends, instead, refusal
+from relfit.data.columns import frame_columns, frame_names
 from relfit.data.encode import (
     Encode,
     Encoding,
@@ -34,7 +35,6 @@ from relfit.data.encode import (
 from relfit.data.files import FileRows, as_file, find_file, name_of, read_names
 from relfit.data.files.base import column_positions, separator_hint
 from relfit.data.files.text import ROW_NUMBERS
-from relfit.data.frames import frame_columns, frame_names
 from relfit.data.likelihoods import (
     check_same_unit,
     impossible_models,

@@ -21,13 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.data.arrays import as_rows, group_labels
-from relfit.data.columns import Columns, missing_cells, named_columns, take
+from relfit.data.columns import frame_names
 from relfit.data.files import as_file, format_of
-from relfit.data.files.base import parse_columns
+from relfit.data.files.base import parse_columns, refuse_not_numeric
 from relfit.data.files.text import ROW_NUMBERS
-from relfit.data.frames import frame_names, refuse_not_numeric
 from relfit.data.metrics import direction_needed, known_direction, told_direction
 from relfit.data.posteriors import is_inference_data
+from relfit.data.tables import Cells, keyed_columns
 from relfit.util.arrays import Array, Mask, Rows, extremes
 from relfit.util.checks import check_number
 from relfit.util.errors import InputError, way
@@ -42,6 +42,8 @@ OTHER_SCALE, SURELY_OTHER_SCALE = 3.0, 100.0
 _LEAVE_OUT = "leave out other columns with drop=, or name model= and score= of a row for each model and item"
 # Scores of this size and below 1 / it are measured in a unit of their own: squares and cubes must fit into float64.
 LARGEST_SCORE = 2.0**200
+_MOST_NAMES = 8
+_TRUTH = {"true": 1.0, "false": 0.0}
 _KEY = re.compile(r"(^|[_ ])(id|ids|idx|index|uid|uuid|key|item|no|number)$", re.IGNORECASE)
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -316,11 +318,10 @@ def _matrix(argument: str, value: Any) -> tuple[Array, tuple[str, ...] | None, N
             raise InputError(f"{argument}[{wide!r}]: expected one number for each item, got an array of shape {shape}")
         rows = np.hstack(list(columns.values())) if columns else as_rows(argument, [])
         return rows, tuple(columns), None
-    named = named_columns(argument, value) if as_file(value) is not None or frame_names(value) is not None else None
+    named = keyed_columns(argument, value) if as_file(value) is not None or frame_names(value) is not None else None
     if named is not None:
         where = argument if as_file(value) is None else value
-        _refuse_text(where, named, f"name a key of the items as item=, and {_LEAVE_OUT}")
-        return np.column_stack(list(named.values())), tuple(named), None
+        return _numbers(where, named, f"name a key of the items as item=, and {_LEAVE_OUT}"), tuple(named), None
     return as_rows(argument, value, missing=True), None, None
 
 
@@ -349,11 +350,10 @@ def _joined(argument: str, keyed: Mapping[str, Mapping[Any, Any]]) -> tuple[Arra
     """The columns matched by key, in the order of the first model's keys."""
     keys = list(dict.fromkeys(key for column in keyed.values() for key in column))
     rows = [[column.get(key) for column in keyed.values()] for key in keys]
-    columns = named_columns(argument, dict(zip(keyed, zip(*rows, strict=True), strict=True))) or {}
-    _refuse_text(argument, columns, "give a number for every item")
+    columns = keyed_columns(argument, dict(zip(keyed, zip(*rows, strict=True), strict=True))) or {}
     labels = np.empty(len(keys), dtype=object)
     labels[:] = keys
-    return np.column_stack(list(columns.values())), tuple(columns), labels
+    return _numbers(argument, columns, "give a number for every item"), tuple(columns), labels
 
 
 def _in_order(rows: Array, keys: NDArray[Any], wanted: NDArray[Any]) -> Array:
@@ -376,20 +376,20 @@ def _wide(
 ) -> Scores:
     """A table with a column for each model, and others that name the item, its stratum or its group or are dropped."""
     columns = _columns_of(source)
-    aside = {role: take(role, columns, column) for role, column in roles.items()}
+    aside = {role: _take(role, columns, column) for role, column in roles.items()}
     for name in dropped:
-        take("drop", columns, name)
+        _take("drop", columns, name)
     rest = {name: column for name, column in columns.items() if name not in (*roles.values(), *dropped)}
     if kept is not None:
-        rest = {name: take("columns", rest, name) for name in kept}
-    _refuse_text("losses", rest, _LEAVE_OUT)
+        rest = {name: _take("columns", rest, name) for name in kept}
     if not rest:
         raise InputError("losses: expected a column for each model, got none besides those of the items")
+    values = _numbers("losses", rest, _LEAVE_OUT)
     names = tuple(rest) if names is None else names
-    values = np.column_stack(list(rest.values()))
     people = None if labels is None else _matrix("labels", labels)[0]
     if "item" not in aside:
-        return _checked(names, values, None, aside.get("stratum"), aside.get("group"), people)
+        labelled = {role: _labels(role, cells) for role, cells in aside.items()}
+        return _checked(names, values, None, labelled.get("stratum"), labelled.get("group"), people)
     if people is not None and people.shape != values.shape:
         raise InputError(f"labels: expected shape {values.shape} like losses, got {people.shape}")
     models = np.tile(np.arange(values.shape[1]), len(values))
@@ -404,23 +404,19 @@ def _long(source: Any, roles: Mapping[str, str], labels: Any) -> Scores:
                 f"{role}: expected the name of a column, since a table in long form needs item=, model= and score="
             )
     columns = _columns_of(source)
-    aside = {role: take(role, columns, column) for role, column in roles.items()}
-    values = aside.pop("score")
-    _refuse_text("score", {roles["score"]: values}, "convert it to numbers")
-    models = aside.pop("model")
-    _refuse_missing("model", models)
+    aside = {role: _take(role, columns, column) for role, column in roles.items()}
+    values = _numbers("score", {roles["score"]: aside.pop("score")}, "convert it to numbers").ravel()
     people = None
     if labels is not None:
-        people = take("labels", columns, labels)
-        _refuse_text("labels", {str(labels): people}, "convert it to numbers")
-    texts = [as_text(cell) for cell in models.tolist()]
+        people = _numbers("labels", {labels: _take("labels", columns, labels)}, "convert it to numbers").ravel()
+    texts = [as_text(cell) for cell in _labels("model", aside.pop("model")).tolist()]
     place = {name: k for k, name in enumerate(dict.fromkeys(texts))}
     at = np.array([place[text] for text in texts])
     return replace(_found_items(aside).scores(tuple(place), at, values, people), metric=roles["score"])
 
 
-def _columns_of(source: Any) -> Columns:
-    columns = named_columns("losses", source)
+def _columns_of(source: Any) -> dict[str, Cells]:
+    columns = keyed_columns("losses", source)
     if columns is None:
         raise InputError(
             "losses: expected a data frame, a mapping of columns or a file with column names, got another form"
@@ -467,33 +463,31 @@ class _Items:
         return means.reshape(-1, count), counts.reshape(-1, count)
 
 
-def _found_items(aside: Mapping[str, NDArray[Any]]) -> _Items:
+def _found_items(aside: Mapping[str, Cells]) -> _Items:
     """The items of a table's rows, which their stratum and their key name."""
-    for role, column in aside.items():
-        _refuse_missing(role, column)
+    labels = {role: _labels(role, cells) for role, cells in aside.items()}
     keys, code = _codes(aside["item"])
     if "stratum" in aside:
         code = _codes(aside["stratum"])[1] * keys + code
     _, first, code = np.unique(code, return_index=True, return_inverse=True)
     code = code.ravel()
-    at_first = {role: column[first] for role, column in aside.items()}
     if "group" in aside:
-        of_group = _codes(aside["group"])[1]
-        other = of_group != of_group[first][code]
+        group = aside["group"].values
+        other = group != group[first][code]
         if other.any():
-            key = as_text(aside["item"][int(np.argmax(other))])
+            key = as_text(labels["item"][int(np.argmax(other))])
             raise InputError(f"group: expected one group for each item, got two for item {key}")
+    at_first = {role: column[first] for role, column in labels.items()}
     return _Items(code, first, at_first["item"], at_first.get("stratum"), at_first.get("group"))
 
 
-def _codes(column: NDArray[Any]) -> tuple[int, Rows]:
+def _codes(cells: Cells) -> tuple[int, Rows]:
     """The number of different values, and for each cell the place of its own among them, sorted."""
-    if column.dtype.kind == "f":
-        values, codes = np.unique(column, return_inverse=True)
+    if cells.kind != "text":
+        values, codes = np.unique(cells.values, return_inverse=True)
         return len(values), np.asarray(codes.ravel(), dtype=np.intp)
-    cells = column.tolist()
-    place = {value: k for k, value in enumerate(sorted(set(cells)))}
-    return len(place), np.fromiter((place[cell] for cell in cells), dtype=np.intp, count=len(cells))
+    place = np.argsort(np.argsort(np.array(cells.levels, dtype=object)))
+    return len(place), np.asarray(place[cells.values])
 
 
 def _transposed(source: Any, model: str | None) -> Any:
@@ -501,24 +495,70 @@ def _transposed(source: Any, model: str | None) -> Any:
 
     The column `model` holds the names; None is the only column of text.
     """
-    columns = named_columns("losses", source)
+    columns = keyed_columns("losses", source)
     if columns is None:
         return as_rows("losses", source, missing=True).T
-    texts = [name for name, column in columns.items() if column.dtype.kind != "f"]
+    texts = [name for name, cells in columns.items() if _as_numbers(cells) is None]
     if model is None and len(texts) != 1:
         raise InputError(
             f"losses: expected one column of text, the names of the models, got {len(texts)}; name the column of the "
             "models by model="
         )
-    models = take("model", columns, texts[0] if model is None else model)
-    _refuse_missing("model", models)
-    numbers = {name: column for name, column in columns.items() if name not in (model, *texts)}
-    rows = np.column_stack(list(numbers.values())) if numbers else np.empty((len(models), 0))
+    models = _labels("model", _take("model", columns, texts[0] if model is None else model))
+    items = {name: cells for name, cells in columns.items() if name not in (model, *texts)}
+    rows = _numbers("losses", items, _LEAVE_OUT) if items else np.empty((len(models), 0))
     called = [as_text(model) for model in models.tolist()]
     twice = next((name for name in called if called.count(name) > 1), None)
     if twice is not None:
         raise InputError(f"losses: expected one row for each model in a transposed table, got two of {twice!r}")
-    return {name: dict(zip(numbers, row, strict=True)) for name, row in zip(called, rows.tolist(), strict=True)}
+    return {name: dict(zip(items, row, strict=True)) for name, row in zip(called, rows.tolist(), strict=True)}
+
+
+# ── columns ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _take(argument: str, columns: Mapping[str, Cells], name: Any) -> Cells:
+    """The column of this name, which the argument asks for."""
+    if not isinstance(name, str) or name not in columns:
+        known = listed(list(columns), "or", most=_MOST_NAMES, quote=repr) if columns else "none"
+        raise InputError(f"{argument}: expected the name of a column ({known}), got {name!r}")
+    return columns[name]
+
+
+def _labels(role: str, cells: Cells) -> NDArray[Any]:
+    """The keys or labels in a column, none of which may be missing."""
+    missing = np.flatnonzero(cells.missing)
+    if len(missing):
+        raise InputError(f"{role}: expected a value in every row, got none in row {int(missing[0])}")
+    if cells.kind == "number":
+        return np.asarray(cells.values)
+    text = cells.as_text()
+    return np.asarray(np.array(text.levels, dtype=object)[text.values])
+
+
+def _numbers(where: object, columns: Mapping[str, Cells], advice: str) -> Array:
+    """(n, l) the numbers in columns, NaN where one is missing; text is refused."""
+    numbers = {name: _as_numbers(cells) for name, cells in columns.items()}
+    others = [(name, columns[name].kind) for name, values in numbers.items() if values is None]
+    if others:
+        _refuse_transposed(len(columns[others[0][0]]), len(columns))
+        refuse_not_numeric(where, others, advice)
+    return np.column_stack([values for values in numbers.values() if values is not None])
+
+
+def _as_numbers(cells: Cells) -> Array | None:
+    """The numbers or truth values in a column; None for text and dates."""
+    if cells.kind == "number":
+        return np.asarray(cells.values)
+    truth = [_TRUTH.get(level.lower(), np.nan) for level in cells.levels]
+    if cells.kind != "text" or np.isnan(truth).any():
+        return None
+    return np.asarray(np.array([*truth, np.nan])[cells.values])
+
+
+def as_text(cell: Any) -> str:
+    """A cell as text, whole numbers without a point."""
+    return f"{cell:.15g}" if isinstance(cell, float) else str(cell)
 
 
 # ── checks ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -725,22 +765,3 @@ def _in_unit(table: Scores) -> Scores:
         unit=math.ldexp(1.0, exponent),
         notes=(*table.notes, note),
     )
-
-
-def _refuse_missing(role: str, column: NDArray[Any]) -> None:
-    missing = np.flatnonzero(missing_cells(column))
-    if len(missing):
-        raise InputError(f"{role}: expected a value in every row, got none in row {int(missing[0])}")
-
-
-def _refuse_text(where: object, columns: Columns, advice: str) -> None:
-    """Refuse columns of text among these."""
-    text = [(name, "text") for name, column in columns.items() if column.dtype.kind != "f"]
-    if text:
-        _refuse_transposed(len(columns[text[0][0]]), len(columns))
-        refuse_not_numeric(where, text, advice)
-
-
-def as_text(cell: Any) -> str:
-    """A cell as text, whole numbers without a point."""
-    return f"{cell:.15g}" if isinstance(cell, float) else str(cell)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import re
+import reprlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -21,14 +22,13 @@ from numpy.typing import NDArray
 
 from relfit.compute.memory import Budget, in_words
 from relfit.compute.rows import LazyRows, held_rows, joined, parts, some_rows, written_columns, written_rows
-from relfit.data.columns import is_missing, raw_columns
+from relfit.data.columns import RawColumn, as_series, frame_names, is_missing, raw_columns
 from relfit.data.files import FileRows, as_file, find_file
 from relfit.data.files.base import reading
 from relfit.data.files.text import is_long_key, is_number
-from relfit.data.frames import frame_names
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError, way
-from relfit.util.libraries import is_instance, loaded
+from relfit.util.libraries import is_instance
 from relfit.util.progress import Progress, counted
 from relfit.util.text import first_line, is_text, listed
 
@@ -163,7 +163,7 @@ def read_table(
         return None
     columns = {}
     for name, values in raw or ():
-        cells = _read_cells(where, name, values)
+        cells = cells_of(where, name, values)
         columns[name] = cells if budget is None else cells.stored(budget.folder)
     lengths = sorted({len(cells) for cells in columns.values()})
     if len(lengths) > 1:
@@ -173,12 +173,33 @@ def read_table(
     return Table(where, columns)
 
 
+def keyed_columns(argument: str, value: Any) -> dict[str, Cells] | None:
+    """The columns of scores and keys that a frame, a file or a mapping holds; None for anything without names.
+
+    >>> columns = keyed_columns("table", {"model": ["a", "b"], "x": [1, None]})
+    >>> {name: (cells.kind, cells.values.tolist()) for name, cells in columns.items()}
+    {'model': ('text', [0, 1]), 'x': ('number', [1.0, nan])}
+    """
+    where, raw = raw_columns(argument, value)
+    if raw is None:
+        return None
+    columns: dict[str, Cells] = {}
+    for name, values in raw:
+        if name in columns:
+            raise InputError(f"{where}: expected columns of different names, got {name!r} more than once")
+        columns[name] = cells_of(where, name, values, as_keys=True)
+    lengths = sorted({len(cells) for cells in columns.values()})
+    if len(lengths) > 1:
+        raise InputError(f"{where}: expected columns of one length, got {lengths[0]} to {lengths[-1]}")
+    return columns
+
+
 def is_table(argument: str, value: Any) -> bool:
     """True for a data frame whose columns have different names and hold cells, not lists."""
     return frame_names(value) is not None and _are_cells(raw_columns(argument, value)[1])
 
 
-def _are_cells(raw: Sequence[tuple[str, Any]] | None) -> bool:
+def _are_cells(raw: Sequence[RawColumn] | None) -> bool:
     columns = dict(raw or ())
     return raw is not None and 0 < len(raw) == len(columns) and not any(map(_holds_lists, columns.values()))
 
@@ -280,7 +301,7 @@ def _table(where: str, held: Iterable[Any], found: Mapping[str, _Found]) -> Tabl
 
 def _coded(
     where: str,
-    part: Sequence[tuple[str, Any]],
+    part: Sequence[RawColumn],
     found: dict[str, _Found],
     as_text: Collection[str],
     budget: Budget | None,
@@ -289,7 +310,7 @@ def _coded(
     """(m, d) the cells of some rows, of text the numbers of the levels, which are added to those of earlier parts."""
     columns = []
     for name, values in part:
-        cells = _read_cells(where, name, values, as_text=name in as_text)
+        cells = cells_of(where, name, values, as_text=name in as_text)
         column = found.setdefault(name, _Found())
         column.kinds.update(() if cells.missing.all() else (cells.kind,))
         ends = [*(column.whole or ()), *(cells.whole or ())]
@@ -326,9 +347,17 @@ def drop_option(names: Sequence[str]) -> str:
     return way(f"--drop {','.join(names)}", f"encode=relfit.Encode(drop={list(names)!r})")
 
 
-def _read_cells(where: str, name: str, values: Any, *, as_text: bool = False) -> Cells:
+def cells_of(where: str, name: str, values: Any, *, as_text: bool = False, as_keys: bool = False) -> Cells:
+    """Any values of one dimension as cells.
+
+    With `as_text`, text is text even if all of it looks like numbers or dates. With `as_keys`, so are whole numbers
+    that float64 rounds, and text is kept as it is.
+
+    >>> cells_of("table", "x", ["a", None, "b", "a"]).values.tolist()
+    [0, -1, 1, 0]
+    """
     try:
-        return cells_of(where, name, values, as_text=as_text)
+        return _cells(where, name, values, as_text, as_keys)
     except (ArithmeticError, NotImplementedError, TypeError, ValueError) as error:
         # Other libraries raise errors of their own, such as for dates out of range.
         if isinstance(error, InputError):
@@ -336,79 +365,41 @@ def _read_cells(where: str, name: str, values: Any, *, as_text: bool = False) ->
         raise InputError(f"{where}: column {name!r} cannot be read ({first_line(error):.160})") from None
 
 
-def cells_of(where: str, name: str, values: Any, *, as_text: bool = False) -> Cells:
-    """Any values of one dimension as cells; with `as_text`, text is text even if all of it looks like numbers or dates.
-
-    >>> cells_of("table", "x", ["a", None, "b", "a"]).values.tolist()
-    [0, -1, 1, 0]
-    """
-    if is_instance(values, "pandas", "Series"):
-        return _pandas(where, name, values)
-    if is_instance(values, "pyarrow", "Array", "ChunkedArray"):
-        return _arrow(where, name, values, as_text)
-    if is_instance(values, "polars", "Series"):
-        polars = loaded("polars")
-        if values.dtype.is_numeric():
-            ends = (values.min(), values.max()) if values.dtype.is_integer() else ()
-            return _numbers(np.array(values.cast(polars.Float64).to_numpy(), dtype=np.float64), ends)
-        if values.dtype in (polars.Date, polars.Datetime):
-            micros = values.cast(polars.Datetime("us")).to_physical().cast(polars.Float64)
-            return Cells("date", np.array(micros.to_numpy(), dtype=np.float64) / 1e6)
-        as_text = as_text or values.dtype in (polars.Categorical, polars.Enum)
-        values = values.to_list()
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iuf" and values.ndim == 1:
+def _cells(where: str, name: str, values: Any, as_text: bool, as_keys: bool) -> Cells:
+    series = as_series(values)
+    if series is not None:
+        kind = series.dtype
+        word = str(kind).partition("(")[0]
+        if kind.is_numeric():
+            ends = (series.min(), series.max()) if kind.is_integer() else ()
+            cells = _numbers(np.asarray(series.to_numpy()).astype(np.float64), ends)
+            if not (as_keys and cells.whole):
+                return cells
+        if word in ("Date", "Datetime"):
+            return Cells("date", _seconds(series.dt.timestamp("us")))
+        if word == "Duration":
+            return Cells("number", _seconds(series.dt.total_microseconds()))
+        as_text = as_text or word in ("Categorical", "Enum")
+        values = series.to_list()
+    elif isinstance(values, np.ndarray) and values.dtype.kind in "iuf" and values.ndim == 1:
         ends = (values.min(), values.max()) if len(values) and values.dtype.kind != "f" else ()
-        return _numbers(values.astype(np.float64), ends)
+        cells = _numbers(values.astype(np.float64), ends)
+        if not (as_keys and cells.whole):
+            return cells
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InputError(f"{where}: expected a sequence of cells in column {name!r}, got {reprlib.repr(values)}")
     known: dict[Any, int] = {}
     try:
         codes = (-1 if is_missing(cell) else known.setdefault(cell, len(known)) for cell in values)
-        places = np.fromiter(codes, np.intp, len(values))
+        places = np.fromiter(codes, np.intp)
     except TypeError:
         raise InputError(f"{where}: expected numbers, dates or text in column {name!r}, got other objects") from None
-    return _classified(where, name, places, list(known), known=as_text)
+    return _classified(where, name, places, list(known), as_text, as_keys)
 
 
-def _pandas(where: str, name: str, series: Any) -> Cells:
-    dtype = series.dtype
-    kind = getattr(dtype, "kind", "O")
-    if kind in "iuf":
-        ends = () if kind == "f" else (series.min(), series.max())
-        return _numbers(np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan)), ends)
-    if kind == "M":
-        if getattr(dtype, "tz", None) is not None:
-            series = series.dt.tz_convert("UTC").dt.tz_localize(None)
-        return Cells("date", _seconds(series.to_numpy(dtype="datetime64[us]")))
-    if kind == "m":
-        return Cells("number", _seconds(series.to_numpy(dtype="timedelta64[us]")))
-    try:
-        codes, differ = loaded("pandas").factorize(series)
-    except (NotImplementedError, TypeError):
-        came = "other objects" if kind == "O" and str(dtype) == "object" else str(dtype)
-        raise InputError(f"{where}: expected numbers, dates or text in column {name!r}, got {came}") from None
-    return _classified(where, name, codes, differ.tolist(), known=str(dtype) == "category")
-
-
-def _arrow(where: str, name: str, column: Any, as_text: bool) -> Cells:
-    pyarrow = loaded("pyarrow")
-    types, type_ = pyarrow.types, column.type
-    if types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_):
-        whole = column.drop_null().to_numpy(zero_copy_only=False) if types.is_integer(type_) else np.empty(0)
-        # Not `safe`: that refuses every whole number beyond 2^53, and times that are no whole microseconds.
-        numbers = column.cast(pyarrow.float64(), safe=False).to_numpy(zero_copy_only=False)
-        return _numbers(np.array(numbers, dtype=np.float64), (whole.min(), whole.max()) if len(whole) else ())
-    if types.is_date(type_) or types.is_timestamp(type_):
-        micros = column.cast(pyarrow.timestamp("us"), safe=False).cast(pyarrow.int64()).cast(pyarrow.float64())
-        return Cells("date", np.asarray(micros.to_numpy(zero_copy_only=False), dtype=np.float64) / 1e6)
-    if hasattr(column, "combine_chunks"):
-        column = column.combine_chunks()
-    if types.is_dictionary(type_) or types.is_string(type_) or types.is_large_string(type_) or types.is_boolean(type_):
-        column = column if types.is_dictionary(type_) else column.dictionary_encode()
-        chunks = column.chunks if hasattr(column, "chunks") else [column]
-        if len(chunks) == 1:
-            codes = chunks[0].indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)
-            known = as_text or types.is_dictionary(type_)
-            return _classified(where, name, codes, chunks[0].dictionary.to_pylist(), known=known)
-    return cells_of(where, name, column.to_pylist(), as_text=as_text)
+def _seconds(micros: Any) -> Array:
+    """A series of microseconds as seconds, NaN where one is missing."""
+    return np.asarray(micros.to_numpy()).astype(np.float64) / 1e6
 
 
 def _numbers(values: Array, ends: Iterable[Any] = ()) -> Cells:
@@ -418,12 +409,13 @@ def _numbers(values: Array, ends: Iterable[Any] = ()) -> Cells:
     return Cells("number", values, whole=(min(exact), max(exact)) if beyond else None)
 
 
-def _classified(where: str, name: str, places: NDArray[Any], differ: list[Any], *, known: bool = False) -> Cells:
-    """Cells by their places among values that differ: numbers, dates, or text; text if these are `known` as levels."""
+def _classified(where: str, name: str, places: NDArray[Any], differ: list[Any], as_text: bool, as_keys: bool) -> Cells:
+    """Cells by their places among values that differ: numbers, dates, or text."""
+    read_text = not (as_text or as_keys)
     numbers: list[float] | None = None
     whole: list[Any] = []
     dates: Array | None = None
-    if known:
+    if as_text:
         pass
     elif all(isinstance(each, Real | Decimal) and not isinstance(each, bool | np.bool_) for each in differ):
         numbers = [float(each) for each in differ]
@@ -432,18 +424,20 @@ def _classified(where: str, name: str, places: NDArray[Any], differ: list[Any], 
         numbers = [each.total_seconds() for each in differ]
     elif all(isinstance(each, datetime.date) for each in differ):
         dates = parsed_dates([_plain_date(each) for each in differ])
-    elif all(isinstance(each, str) and is_number(each) for each in differ):
+    elif read_text and all(isinstance(each, str) and is_number(each) for each in differ):
         numbers = [float(each) for each in differ]
         whole = [each for each in differ if is_long_key(each)]
-    elif all(isinstance(each, str) and len(each) < 36 and DATE.fullmatch(each) for each in differ):
+    elif read_text and all(isinstance(each, str) and len(each) < 36 and DATE.fullmatch(each) for each in differ):
         dates = parsed_dates(differ)
     if numbers is not None:
-        return _numbers(np.array([*numbers, np.nan])[places], map(int, whole))
+        cells = _numbers(np.array([*numbers, np.nan])[places], map(int, whole))
+        if not (as_keys and cells.whole):
+            return cells
     if dates is not None:
         return Cells("date", np.append(dates, np.nan)[places])
     # Different values may look the same in text, such as 1 and "1".
     found: dict[str, int] = {}
-    renamed = [found.setdefault(_level(where, name, each), len(found)) for each in differ]
+    renamed = [found.setdefault(_level(where, name, each, as_keys), len(found)) for each in differ]
     return Cells("text", np.append(np.array(renamed, dtype=np.intp), -1)[places], tuple(found))
 
 
@@ -456,7 +450,7 @@ def parsed_dates(texts: Sequence[str], form: str | None = None) -> Array | None:
             return np.array([(at if at.tzinfo else at.replace(tzinfo=zone)).timestamp() for at in each])
         ahead = [_ahead(text) for text in texts]
         local = np.array([text.removesuffix("Z") for text, _ in ahead], dtype="datetime64[us]")
-        return _seconds(local) - np.array([seconds for _, seconds in ahead], dtype=np.float64)
+        return local.astype(np.int64) / 1e6 - np.array([seconds for _, seconds in ahead], dtype=np.float64)
     except (ValueError, OverflowError):
         return None
 
@@ -476,22 +470,18 @@ def _plain_date(date: datetime.date) -> str:
     return (date if zone is None else date.astimezone(datetime.UTC).replace(tzinfo=None)).isoformat()  # type: ignore[attr-defined]
 
 
-def _seconds(times: NDArray[Any]) -> Array:
-    return np.where(np.isnat(times), np.nan, times.astype(np.int64) / 1e6)
-
-
-def _level(where: str, name: str, value: Any) -> str:
+def _level(where: str, name: str, value: Any, exact: bool) -> str:
     if isinstance(value, Real | Decimal) and not isinstance(value, bool | np.bool_):
         return str(int(value)) if isinstance(value, int | np.integer) else _number_level(float(value))
     text = value if isinstance(value, str) else str(value)
     # Libraries write truth values in different ways.
-    if len(text) < 6 and text.lower() in ("true", "false"):
+    if not exact and len(text) < 6 and text.lower() in ("true", "false"):
         return text.capitalize()
     if not is_text(text) or "\0" in text:
         raise InputError(f"{where}: expected valid text in column {name!r}, got {text!a:.60}; save it as UTF-8")
     # A level is shown in notes and kept in results; the ends of a long one tell it from others.
     half = _LONGEST_LEVEL // 2
-    return text if len(text) <= _LONGEST_LEVEL else f"{text[:half]}…{text[-half:]} ({len(text)} letters)"
+    return text if exact or len(text) <= _LONGEST_LEVEL else f"{text[:half]}…{text[-half:]} ({len(text)} letters)"
 
 
 def _number_level(value: float) -> str:
@@ -504,9 +494,7 @@ def date_text(seconds: float) -> str:
 
 
 def _holds_lists(values: Any) -> bool:
-    if is_instance(values, "pyarrow", "Array", "ChunkedArray"):
-        types = loaded("pyarrow").types
-        return bool(types.is_nested(values.type) and not types.is_struct(values.type)) or hasattr(
-            values.type, "storage_type"
-        )
-    return is_instance(values, "polars", "Series") and values.dtype.is_nested()
+    if is_instance(values, "pyarrow", "Array", "ChunkedArray") and hasattr(values.type, "storage_type"):
+        return True
+    series = as_series(values)
+    return series is not None and str(series.dtype).startswith(("List", "Array"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -15,8 +16,15 @@ from numpy.typing import NDArray
 
 from relfit.compute.memory import require_room
 from relfit.compute.rows import PART_NUMBERS
-from relfit.data.files.base import Format, LabelColumn, Selection, check_plain, column_positions, reading
-from relfit.data.frames import arrow_parts, arrow_rows, check_row_count, not_numeric, refuse_not_numeric
+from relfit.data.files.base import (
+    Format,
+    LabelColumn,
+    Selection,
+    check_plain,
+    column_positions,
+    reading,
+    refuse_not_numeric,
+)
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError, way
 from relfit.util.libraries import loaded, needed
@@ -208,14 +216,14 @@ def _read(opened: Open, selection: Selection) -> Array:
         if count is None:
             held = list(held)
             count = sum(batch.num_rows for batch in held)
-        return arrow_rows(path, names, held, count)
+        return _arrow_rows(path, names, held, count)
 
 
 def _parts(opened: Open, selection: Selection, _most_bytes: int) -> Iterator[NDArray[Any]]:
     """The selected columns in blocks; neither the whole file nor a row group is held."""
     with opened(selection.path, True) as (schema, batches, expected):
         names, positions = _selected(selection, schema)
-        for block in arrow_parts(selection.path, names, batches(positions), expected):
+        for block in _arrow_parts(selection.path, names, batches(positions), expected):
             yield block
             # Return the memory that pyarrow keeps for later use to the system.
             loaded("pyarrow").default_memory_pool().release_unused()
@@ -238,7 +246,7 @@ def _label_column(opened: Open, path: Path, column: str) -> LabelColumn:
             require_room(path, (len(labels) + batch.num_rows) * _BYTES_PER_LABEL)
             batch.validate(full=True)
             labels += batch.column(min(earlier, batch.num_columns - 1)).to_pylist()
-        check_row_count(path, len(labels), expected)
+        _check_row_count(path, len(labels), expected)
         return np.array(labels, dtype=object), position, len(names)
 
 
@@ -252,7 +260,7 @@ def _column_parts(opened: Open, selection: Selection, _text: Collection[str]) ->
             batch.validate(full=True)
             count += batch.num_rows
             yield [(name, batch.column(name)) for name in names]
-        check_row_count(path, count, expected)
+        _check_row_count(path, count, expected)
     loaded("pyarrow").default_memory_pool().release_unused()
 
 
@@ -271,8 +279,104 @@ def _selected(selection: Selection, schema: Any) -> tuple[list[str], list[int]]:
     """The names of the selected columns, which must be unique and hold numbers, and their positions."""
     selected, positions = _positions(selection, schema)
     advice = f"select numeric columns ({way('--columns', 'columns=')})"
-    refuse_not_numeric(selection.path, not_numeric(schema, selected), advice)
+    refuse_not_numeric(selection.path, _not_numeric(schema, selected), advice)
     return selected, positions
+
+
+# ── columns as rows of numbers ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def table_rows(where: object, table: Any) -> Array:
+    """The columns of a table in memory, which must hold numbers or lists of numbers, as rows."""
+    refuse_not_numeric(where, _not_numeric(table.schema, table.column_names))
+    return _arrow_rows(where, table.column_names, table.to_batches(), table.num_rows)
+
+
+def _arrow_rows(where: object, names: Sequence[str], batches: Iterable[Any], count: int) -> Array:
+    """The columns of these names from record batches with `count` rows in all, as (count, d)."""
+    rows: Array | None = None
+    done = 0
+    for block in _arrow_parts(where, names, batches, count):
+        if rows is None:
+            require_room(where, 8 * count * block.shape[1])
+            rows = np.empty((count, block.shape[1]))
+        rows[done : done + len(block)] = block
+        done += len(block)
+    return np.empty((0, len(names))) if rows is None else rows
+
+
+def _arrow_parts(where: object, names: Sequence[str], batches: Iterable[Any], count: int | None) -> Iterator[Array]:
+    """The columns of these names, one batch at a time; `count` rows in all, unless that is None.
+
+    Nulls are counted in all batches before they are refused. A column of lists of one length w, as embeddings are
+    stored, becomes w columns.
+    """
+    done, width, nulls = 0, 0, Counter[str]()
+    for batch in batches:
+        # The sizes and offsets in a file may be wrong, and must not lead past the end of a buffer.
+        batch.validate(full=True)
+        columns = {name: batch.column(name) for name in names}
+        columns = {name: getattr(column, "storage", column) for name, column in columns.items()}
+        for name, column in columns.items():
+            nulls[name] += column.null_count + (column.flatten().null_count if _is_list(column.type) else 0)
+        if nulls.total() or not batch.num_rows:
+            continue
+        block = np.concatenate([_block(where, name, column) for name, column in columns.items()], axis=1)
+        if done and block.shape[1] != width:
+            raise InputError(f"{where}: expected rows of {width} numbers, got {block.shape[1]} at row {done}")
+        done, width = done + len(block), block.shape[1]
+        yield block
+    _refuse_nulls(where, nulls)
+    _check_row_count(where, done, count)
+
+
+def _check_row_count(where: object, count: int, expected: int | None) -> None:
+    """Refuse a file whose number of rows is not the one that it states, if it states one."""
+    if expected is not None and count != expected:
+        raise InputError(f"{where}: expected {expected} rows, got {count}; it is truncated or damaged")
+
+
+def _refuse_nulls(where: object, nulls: Mapping[str, int]) -> None:
+    counts = [f"{count} in {name!r}" for name, count in nulls.items() if count]
+    if counts:
+        shown = listed(counts, most=_MOST_NAMES, quote=str)
+        raise InputError(f"{where}: expected complete columns, got nulls: {shown}; fill or drop them")
+
+
+def _not_numeric(schema: Any, names: Sequence[str]) -> list[tuple[str, str]]:
+    """The columns among these, with their types, that hold neither numbers nor lists of numbers."""
+    types = [(name, schema.field(name).type) for name in names]
+    return [(name, str(type_)) for name, type_ in types if not _holds_numbers(type_)]
+
+
+def _holds_numbers(type_: Any) -> bool:
+    types = loaded("pyarrow").types
+    if isinstance(type_, loaded("pyarrow").BaseExtensionType):
+        return _holds_numbers(type_.storage_type)
+    value = type_.value_type if _is_list(type_) else type_
+    numeric = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    return any(is_kind(value) for is_kind in numeric)
+
+
+def _is_list(type_: Any) -> bool:
+    types = loaded("pyarrow").types
+    return bool(types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_))
+
+
+def _block(where: object, name: str, column: Any) -> NDArray[Any]:
+    """One column without nulls as (n, 1), or as (n, w) if it holds lists of w numbers."""
+    if not _is_list(column.type):
+        return _numbers(column)[:, None]
+    lengths = np.unique(column.value_lengths().to_numpy(zero_copy_only=False))
+    if len(lengths) != 1:
+        raise InputError(f"{where}: expected lists of one length in {name!r}, got {lengths[0]} to {lengths[-1]}")
+    return _numbers(column.flatten()).reshape(len(column), int(lengths[0]))
+
+
+def _numbers(column: Any) -> NDArray[Any]:
+    if loaded("pyarrow").types.is_decimal(column.type):
+        column = column.cast(loaded("pyarrow").float64())
+    return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
 def _format(opened: Open, *suffixes: str, is_folder: Callable[[Path], bool] | None = None) -> Format:

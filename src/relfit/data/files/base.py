@@ -224,3 +224,10 @@ def separator_hint(fields: Sequence[str]) -> str:
     """
     separators = [shown for mark, shown in _SEPARATORS.items() if len(fields) == 1 and mark in fields[0].strip()]
     return f"; is it separated by {separators[0]}?" if separators else ""
+
+
+def refuse_not_numeric(where: object, columns: Sequence[tuple[str, str]], advice: str = "drop or convert them") -> None:
+    """Refuse these columns, given as (name, type), which do not hold numbers; there may be none."""
+    if columns:
+        shown = listed([f"{name!r} ({dtype})" for name, dtype in columns], most=_MOST_NAMES, quote=str)
+        raise InputError(f"{where}: expected columns of numbers, got {shown}; {advice}")

@@ -15,13 +15,13 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from relfit.compute.memory import require_room
 from relfit.data.files.base import Format, Selection, one_of, take_columns
-from relfit.data.frames import is_tensor, tensor_array
 from relfit.util.errors import InputError
-from relfit.util.libraries import needed
+from relfit.util.libraries import is_instance, needed
 
 # Before this version weights_only=True could be made to run code (CVE-2025-32434).
 _OLDEST_TORCH = (2, 6)
@@ -31,6 +31,21 @@ _HARMLESS = re.compile(
     r"collections OrderedDict|torch (?:[a-z]\w*|\w*Storage|Size)|torch\.storage \w+Storage|torch\._utils _rebuild_\w+"
     r"|torch\.serialization _get_layout|torch\.nn\.parameter Parameter|torch\._tensor _rebuild_from_type_v2"
 )
+
+
+def is_tensor(value: Any) -> bool:
+    """True for a torch tensor."""
+    return is_instance(value, "torch", "Tensor")
+
+
+def tensor_array(tensor: Any) -> NDArray[Any]:
+    """A torch tensor as an array: without its gradient, on the CPU, dense; bfloat16 and float8 become float32."""
+    tensor = tensor.detach()
+    if str(tensor.layout) != "torch.strided":
+        tensor = tensor.to_dense()
+    if tensor.is_floating_point() and str(tensor.dtype) not in ("torch.float16", "torch.float32", "torch.float64"):
+        tensor = tensor.float()
+    return np.asarray(tensor.cpu().numpy(force=True))
 
 
 def _read_pt(selection: Selection) -> NDArray[Any]:
