@@ -9,9 +9,10 @@ import pytest
 
 import relfit
 from relfit.checks.robustness import LONGEST, changes, estimates_at, near_estimates
+from relfit.cli import main
 from relfit.compute.backend import Job, NumpyBackend
 from relfit.compute.nearby import NearbyBackend
-from relfit.report.gate import gate_markdown, judge, junit_xml
+from relfit.report.gate import gate_markdown, judge, judge_pair, junit_xml
 from relfit.settings import Settings, resolved
 
 MARK = "depends on the bandwidth"
@@ -67,6 +68,10 @@ def test_every_output_marks_the_verdict(blobs, result):
     notes = [note for note in result.warnings if note.startswith("smeared is clearly worse at half the bandwidth")]
     assert len(notes) == 1
     assert result.doubts == ()
+    data, models = blobs
+    pair = relfit.compare_pair(data, models["smeared"], models["good"], kernel=relfit.Gaussian(2.5), rng=0)
+    assert pair.robust_to_bandwidth is False
+    assert judge_pair(pair).sentence.endswith(f"this verdict {MARK}.")
 
 
 def test_the_report_shows_what_the_result_has(blobs, result, tmp_path):
@@ -143,6 +148,27 @@ def test_not_computed_where_it_would_take_long(blobs, monkeypatch):
     found = relfit.compare(*blobs, kernel=relfit.Gaussian(2.5), rng=0, progress=False)
     assert found.robust_to_bandwidth is None
     assert MARK not in str(found)
+
+
+def test_what_the_page_says_the_terminal_says_too(blobs, tmp_path, monkeypatch, capsys):
+    """Where all rows would take long, a command with a page tells what the page's rows show."""
+    monkeypatch.setattr("relfit.checks.robustness.LONGEST", 1e-9)
+    monkeypatch.chdir(tmp_path)
+    data, models = blobs
+    for name, rows in {"data": data, **models}.items():
+        np.save(f"{name}.npy", rows)
+    command = ["compare", "data.npy", "good.npy", "smeared.npy", "other.npy", "--bandwidth", "2.5", "--gate", "smeared"]
+    assert main([*command, "--json", "without.json"]) == 0
+    assert MARK not in capsys.readouterr().out
+    for most, said in ((1000, "Note: smeared is"), (280, "Note: by 280 rows of each sample, smeared is")):
+        monkeypatch.setattr("relfit.report.recall.MOST_ROWS", most)
+        assert main([*command, "--json", "with.json", "--html", "page.html"]) == 0
+        out = capsys.readouterr().out
+        assert f"({MARK})" in out
+        assert said in out
+        assert f"the verdict on smeared {MARK}." in out
+        assert relfit.Comparison.from_json("with.json").robust_to_bandwidth == (True, False, True)
+    assert relfit.Comparison.from_json("without.json").robust_to_bandwidth is None
 
 
 @pytest.mark.parametrize("dependence", ["independent", "paired", "shared"])

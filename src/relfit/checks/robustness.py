@@ -237,18 +237,22 @@ def pair_findings(plan: Plan, data: Data, worse: bool, decide: Callable[[JointEs
 
 def _notes(plan: Plan, found: Mapping[str, str]) -> tuple[str, ...]:
     """One sentence on the verdicts that change."""
-    if not found:
-        return ()
+    held_out = plan.estimate.dependence != "chain" and plan.estimate.groups is None
+    return (bandwidth_note(found, held_out=held_out),) if found else ()
+
+
+def bandwidth_note(found: Mapping[str, str], *, held_out: bool, rows: int | None = None) -> str:
+    """The sentence on the verdicts that change, from so many rows of each sample; None is all of them."""
     shown = [f"{quoted(name)} is {text}" for name, text in list(found.items())[:_MOST_NAMES]]
     more = len(found) - len(shown)
     if more:
         shown.append(f"so are {more} more")
     whose = "verdict" if len(found) == 1 else "verdicts"
-    held_out = plan.estimate.dependence != "chain" and plan.estimate.groups is None
     how = 'on held-out rows (kernel="select")' if held_out else "on other data"
+    where = "" if rows is None else f"by {rows:,} rows of each sample, "
     return (
-        f"{'; '.join(shown)}: the {whose} on {listed(list(found)[:_MOST_NAMES])}{' and others' if more else ''} "
-        f"may hold for this kernel only; choose the bandwidth before the comparison, or {how}",
+        f"{where}{'; '.join(shown)}: the {whose} on {listed(list(found)[:_MOST_NAMES])}{' and others' if more else ''} "
+        f"may hold for this kernel only; choose the bandwidth before the comparison, or {how}"
     )
 
 

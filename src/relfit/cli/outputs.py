@@ -237,6 +237,11 @@ def conclude(result: Comparison, params: Mapping[str, Any], *, data: Any = None,
     """The end of a command with a comparison; the page shows `data` and `items`."""
     from relfit.report.gate import ask, gate_markdown, junit_xml
 
+    if params["html_path"] is not None:
+        from relfit.report.checks import with_other_bandwidths
+
+        # The page says which verdicts depend on the bandwidth: so do the terminal and the gate.
+        result = with_other_bandwidths(result, data)
     result = replace(
         result, warnings=worded(result.warnings), doubts=worded(result.doubts), leading=worded(result.leading)
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from relfit.api import plan
-from relfit.checks.robustness import Sensitivity, chance_of_another, is_often, scaled, sensitivity
+from relfit.checks.robustness import Sensitivity, bandwidth_note, chance_of_another, is_often, scaled, sensitivity
 from relfit.checks.rows import fine_structure_note
 from relfit.compute.reduce import Runtime
 from relfit.data.check_score import check_score
@@ -20,7 +20,7 @@ from relfit.data.structure import fine_structure, separated_clusters
 from relfit.estimators.base import EstimateSettings
 from relfit.estimators.designs import Complete
 from relfit.kernels.base import Kernel
-from relfit.report.recall import Recalled
+from relfit.report.recall import Recalled, recall
 from relfit.results.comparison import Comparison
 from relfit.results.grade import OPEN
 from relfit.results.plan import Plan
@@ -112,6 +112,26 @@ def changed_verdicts(comparison: Comparison, others: Sensitivity | None) -> list
         both = zip(comparison.names, comparison.robust_to_bandwidth, strict=True)
         return [name for name, robust in both if not robust]
     return None if others is None else others.changed()
+
+
+def with_other_bandwidths(comparison: Comparison, data: Any) -> Comparison:
+    """The comparison with what the report's rows tell about other bandwidths, where all rows would have taken long."""
+    if comparison.robust_to_bandwidth is not None or comparison.margin or comparison.kernel is None:
+        return comparison
+    try:
+        recalled = recall(comparison, data)
+        others = bandwidth_sensitivity(comparison, recalled)
+    except RelfitError:
+        return comparison
+    if others is None:
+        return comparison
+    found = {name: str(others.remark(name)) for name in others.changed()}
+    robust = tuple(name not in found for name in comparison.names)
+    notes: tuple[str, ...] = ()
+    if found:
+        rows = None if recalled.complete else recalled.most_rows
+        notes = (bandwidth_note(found, held_out=comparison.dependence != "chain", rows=rows),)
+    return replace(comparison, robust_to_bandwidth=robust, warnings=(*comparison.warnings, *notes))
 
 
 def _fine_structure(kernel: Kernel, recalled: Recalled | None) -> list[Check]:
