@@ -11,13 +11,12 @@ import numpy as np
 
 from relfit.checks import Compared, Estimated, Findings, run_checks, run_pair_checks, together
 from relfit.checks.robustness import pair_findings, with_scores_kept
-from relfit.compute.backend import Job
-from relfit.compute.reduce import PATCH_ROWS, Runtime, kernel_products
+from relfit.compute.reduce import PATCH_ROWS
 from relfit.data.arrays import as_rows
 from relfit.data.boundary import INSTEAD
 from relfit.data.load import check_pair_names
 from relfit.data.models import Density, at_level
-from relfit.data.presets import apply_preset
+from relfit.data.presets import PRESETS, apply_preset, as_preset
 from relfit.data.scores import MAX_MISSING, ScoreOptions, Scores, scores, with_score_options
 from relfit.estimators import estimate_notes, joint_estimate, size_notes
 from relfit.estimators.base import LogLikelihood
@@ -39,14 +38,10 @@ from relfit.stats.pairs import PAIR_TESTS, impossible_pair, relative_z
 from relfit.stats.planning import FEWEST_TRIALS, Assumed, Planning, as_pilot, check_power
 from relfit.stats.tests import TESTS, as_test
 from relfit.stats.tests.base import Test
-from relfit.util.arrays import Array
 from relfit.util.checks import as_choice, check_alpha, check_choice, check_whole
 from relfit.util.errors import InputError
 from relfit.util.progress import reporting
 from relfit.util.random import Seed, make_seed, stream
-
-# The published CMMD is this many times the estimate.
-CMMD_FACTOR = 1000.0
 
 
 @shows_options()
@@ -507,26 +502,7 @@ def published(preset: str, reference: Any, models: Any) -> JointEstimate:
     (('model',), array([0.13]), array([0.15]))
     """
     rows, prepared, kernel = apply_preset(preset, reference, models)
-    joint = estimate(rows, prepared, kernel=kernel, rng=0)
-    if preset == "kid":
-        return joint
-    samples = list(prepared.values()) if isinstance(prepared, dict) else prepared
-    of_reference, *of_models = _excess(kernel, [rows, *samples])
-    values = CMMD_FACTOR * (joint.values + of_reference + np.array(of_models))
-    covariance = CMMD_FACTOR**2 * joint.covariance
-    # The V-statistic holds what the yardstick measures.
-    return replace(joint, values=values, covariance=covariance, psi=None, second_order=None, yardstick=None, close=None)
-
-
-def _excess(kernel: Kernel, samples: Sequence[Array]) -> list[float]:
-    """By how much the mean over all pairs exceeds that over pairs of different rows: (mean k(x,x) − mean_{a≠b} k)/n."""
-    runtime = Runtime()
-    jobs = [Job(kernel, runtime.backend.points(kernel, x), None, {"phi": np.ones(len(x))}) for x in samples]
-    sums = [float(product.rows["phi"].sum()) for product in kernel_products(jobs, runtime)]
-    return [
-        (float(kernel.diagonal(x).mean()) - total / (len(x) * (len(x) - 1))) / len(x)
-        for x, total in zip(samples, sums, strict=True)
-    ]
+    return PRESETS[as_preset(preset)].published(estimate(rows, prepared, kernel=kernel, rng=0))
 
 
 @dataclass(frozen=True, repr=False)
