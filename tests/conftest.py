@@ -69,7 +69,7 @@ def rng():
 @pytest.fixture
 def as_a_fresh_process(monkeypatch):
     """Budgets of memory as in a new process: this one may hold gigabytes of libraries that other tests loaded."""
-    monkeypatch.setattr("relfit.compute.memory.resident", lambda: 120_000_000)
+    monkeypatch.setattr("relfit.compute.memory.held_bytes", lambda: 120_000_000)
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ import relfit
 from relfit import cli
 from relfit.cli import commands, workers
 from relfit.compute import reduce
-from relfit.compute.memory import resident
+from relfit.compute.memory import held_bytes
 from relfit.util.files import write_text_atomic
 
 ROOT = Path(__file__).parents[1]
@@ -149,7 +149,7 @@ class Soak:
         gc.collect()
         children = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()
         return {
-            "memory, MB": resident() / 1e6,
+            "memory, MB": held_bytes() / 1e6,
             "descriptors": count("/proc/self/fd"),
             "threads of Python": threading.active_count(),
             "threads of the system": count("/proc/self/task"),

@@ -118,11 +118,12 @@ class Compute:
     memory: int | str | None = option(
         None,
         _as_memory,
-        "Memory that the process may use, such as 2GB; larger files are read in parts.",
+        "Memory that the process may hold, such as 2GB; rows are mapped from files.",
         flag="--memory SIZE",
         shown="files are read whole",
-        python="The answer is the same. What must be held and does not fit, such as the levels of a "
-        "column with very many, raises an error.",
+        python="The answer is the same. The limit is for anonymous memory: pages of mapped files do not "
+        "count. What must be held and does not fit, such as the levels of a column with very many, "
+        "raises an error.",
     )
     threads: int | None = option(None, Whole(1), "the number of threads", shown="every core")
 

@@ -16,7 +16,7 @@ import relfit
 from relfit.compute import backend, reduce, schedulers
 from relfit.compute.backend import Job, NumpyBackend
 from relfit.compute.reduce import LocalBackend, Runtime, kernel_products, one_blas_thread, plan_blocks
-from relfit.compute.rows import written_rows
+from relfit.compute.rows import mapped_rows, spilled
 from relfit.kernels.composite import MultiScale
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial
 from relfit.util.errors import WorkersLost
@@ -290,7 +290,7 @@ def test_files_are_read_where_they_are(samples, tmp_path, monkeypatch):
     """Mapped rows reach other processes by their path; only arrays are written for them."""
     reference, models = samples
     written = []
-    monkeypatch.setattr(schedulers, "written_rows", lambda *args: written.append(1) or written_rows(*args))
+    monkeypatch.setattr(schedulers, "spilled", lambda *args: written.append(1) or spilled(*args))
     np.save(tmp_path / "r.npy", reference)
     with ProcessPoolExecutor(1, get_context("spawn")) as workers:
         joint = relfit.estimate(
@@ -298,6 +298,30 @@ def test_files_are_read_where_they_are(samples, tmp_path, monkeypatch):
         )
     np.testing.assert_array_equal(joint.values, relfit.estimate(reference, models, rng=0).values)
     assert len(written) == len(models)
+
+
+def test_mapped_rows_are_those_of_the_array(tmp_path):
+    path = tmp_path / "x.npy"
+    np.save(path, np.arange(8000.0).reshape(2000, 4))
+    mapped = np.load(path, mmap_mode="r")
+    part = mapped[1000:1500][7:]
+    np.testing.assert_array_equal(mapped_rows(part).open(), part)
+    np.testing.assert_array_equal(mapped_rows(np.asarray(mapped)).open()[5:9], mapped[5:9])
+    changed = np.load(path, mmap_mode="c")
+    changed[1200] = 7.0
+    for other in (
+        np.array(mapped),
+        changed,
+        mapped[:, :2],
+        mapped[::2],
+        mapped.astype(np.float32),
+        mapped[:, 0],
+        [[1.0]],
+    ):
+        assert mapped_rows(other) is None
+    np.save(tmp_path / "y.npy", np.zeros((2000, 4)))
+    (tmp_path / "y.npy").replace(path)
+    assert mapped_rows(part) is None  # another file has taken its place
 
 
 @pytest.mark.usefixtures("small_patches")

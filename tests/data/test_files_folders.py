@@ -10,7 +10,7 @@ from refusals import refused
 import relfit
 from relfit.cli import main
 from relfit.compute.memory import Budget
-from relfit.data.arrays import open_rows
+from relfit.data.arrays import spilled_rows
 from relfit.data.files import FileRows, name_of, read_names, read_rows, split_labels
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow reads Parquet files")
@@ -46,8 +46,8 @@ def test_the_rows_and_names_of_all_files(folder, tmp_path):
     assert read_names(folder) == ["x", "y", "z"]
     assert name_of(f"{folder}/") == name_of(folder) == "parts"
     assert name_of("runs/tuned.parquet") == "tuned"
-    opened = open_rows(FileRows(str(folder), "y"), Budget(10**9, tmp_path))
-    assert np.array_equal(opened[:], SAMPLES["data"][:, 1:2])
+    opened = spilled_rows("x", FileRows(str(folder), "y"), Budget(10**9, tmp_path))
+    assert np.array_equal(opened, SAMPLES["data"][:, 1:2])
 
 
 @pytest.mark.parametrize("memory", [None, "1GB"])

@@ -15,7 +15,7 @@ from refusals import refused
 
 from relfit.cli.report import read_result
 from relfit.compute.memory import Budget
-from relfit.data.arrays import as_rows, bounded_rows
+from relfit.data.arrays import as_rows, spilled_rows
 from relfit.data.files import read_labels, read_rows, split_labels
 from relfit.features.sources import list_items
 from relfit.paper.data import read_file
@@ -82,7 +82,7 @@ def test_text_and_records_under_a_budget(tmp_path, ending):
     for array in (np.array(["a", "b"]), np.zeros(2, dtype=[("a", "f8"), ("b", "i4", (2,))])):
         path = tmp_path / f"a{ending}"
         path.write_bytes(_saved(array) if ending == ".npy" else zipped({"x.npy": _saved(array)}))
-        refused(lambda path=path: bounded_rows("rows", str(path), Budget(10**9, tmp_path)), "expected numbers")
+        refused(lambda path=path: spilled_rows("rows", str(path), Budget(10**9, tmp_path)), "expected numbers")
 
 
 # --- bombs: small files that unpack to large ones

@@ -13,7 +13,7 @@ from hostile import peak, resource, zipped
 from refusals import refused
 
 from relfit.compute.memory import Budget
-from relfit.data.arrays import bounded_rows
+from relfit.data.arrays import spilled_rows
 from relfit.data.files import read_rows, split_labels
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -134,7 +134,7 @@ def test_a_parquet_page_that_claims_much(tmp_path, in_parts):
     path = tmp_path / "a.parquet"
     path.write_bytes(zlib.decompress(base64.b64decode(PAGE)))
     before = peak()
-    read = (lambda: bounded_rows("rows", str(path), Budget(10**9, tmp_path))) if in_parts else (lambda: read_rows(path))
+    read = (lambda: spilled_rows("rows", str(path), Budget(10**9, tmp_path))) if in_parts else (lambda: read_rows(path))
     refused(read, "a.parquet: cannot be read", "Page was smaller")
     assert peak() - before < 200_000, "kB"
 

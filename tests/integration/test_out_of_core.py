@@ -1,26 +1,27 @@
 """Rows that stay in their files: the same answers, checks and complaints as for rows in memory, in bounded parts."""
 
+import errno
 import gzip
 import os
 import re
-import subprocess
-import sys
 import tempfile
 import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
+from peaks import peak_of
 from refusals import refused
 
 import relfit
 from relfit.cli import main
+from relfit.compute import memory
 from relfit.compute import rows as stored
 from relfit.compute.backend import NumpyBackend
-from relfit.compute.memory import Budget, parse_memory
-from relfit.compute.rows import LazyRows, SomeRows, bare_rows
+from relfit.compute.memory import Budget, held_bytes, parse_memory
+from relfit.compute.rows import MappedRows, is_mapped, mapped_rows, some_rows, spilled, transposed
 from relfit.data import load as data_load
-from relfit.data.arrays import open_rows
+from relfit.data.arrays import spilled_rows
 from relfit.data.files import FileRows
 from relfit.data.models import Density
 from relfit.util.errors import InputError
@@ -159,11 +160,12 @@ def test_every_kind_of_file(samples, tmp_path, small_parts):
     found |= _tables(rows, tmp_path)
     budget = Budget(10**9, tmp_path)
     for name, path in found.items():
-        opened = open_rows(FileRows(str(path)), budget)
-        assert isinstance(opened, LazyRows), name
-        np.testing.assert_array_equal(opened[:], rows, err_msg=name)
-        chosen = open_rows(FileRows(str(path), "2,0"), budget)
-        np.testing.assert_array_equal(chosen[:], rows[:, [2, 0]], err_msg=name)
+        opened = spilled_rows("x", FileRows(str(path)), budget)
+        assert is_mapped(opened), name
+        np.testing.assert_array_equal(opened, rows, err_msg=name)
+        chosen = spilled_rows("x", FileRows(str(path), "2,0"), budget)
+        np.testing.assert_array_equal(chosen, rows[:, [2, 0]], err_msg=name)
+    assert mapped_rows(spilled_rows("x", str(tmp_path / "t.npy"), budget)).path == str(tmp_path / "t.npy")
 
 
 def _tables(rows, folder):
@@ -189,52 +191,61 @@ def _tables(rows, folder):
     return found
 
 
-def test_embeddings_in_a_column_of_lists_stay_float32(samples, tmp_path):
+def test_embeddings_in_a_column_of_lists(samples, tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     pytest.importorskip("pyarrow.parquet")
     column = pyarrow.FixedSizeListArray.from_arrays(samples["a"].ravel(), COLUMNS)
     pyarrow.parquet.write_table(pyarrow.table({"embedding": column}), tmp_path / "e.parquet", row_group_size=100)
-    opened = open_rows(FileRows(str(tmp_path / "e.parquet")), Budget(10**9, tmp_path))
-    assert opened.dtype == "<f4"
-    np.testing.assert_array_equal(opened[:], samples["a"].astype(float))
-
-
-def _stored(path):
-    mapped = np.load(path, mmap_mode="r")
-    return bare_rows(path, mapped.dtype, mapped.shape, mapped.offset)
+    opened = spilled_rows("x", str(tmp_path / "e.parquet"), Budget(10**9, tmp_path))
+    np.testing.assert_array_equal(opened, samples["a"].astype(float))
 
 
 @pytest.mark.parametrize("dtype", ["<f4", ">f8", "<i2", "?", "<f2"])
-def test_rows_of_a_file_are_those_of_the_array(dtype, tmp_path):
+def test_spilled_rows_are_those_of_the_array(dtype, tmp_path, small_parts):
     rng = np.random.default_rng(0)
-    rows = (3 * rng.normal(size=(5_000, 4))).astype(dtype)
+    rows = (3 * rng.normal(size=(500, 4))).astype(dtype)
     np.save(tmp_path / "x.npy", rows)
-    here, there = rows.astype(float), _stored(tmp_path / "x.npy")
-    some = rng.integers(5_000, size=700)
-    few = np.array([4_999, 0, 17, 17])
-    for wanted in (slice(None), slice(10, 20), slice(20, 10), slice(3, 4_000, 7), some, few, few[:0]):
-        np.testing.assert_array_equal(there[wanted], here[wanted])
-    picked = SomeRows(there, some)
-    np.testing.assert_array_equal(picked[few % 700], here[some][few % 700])
-    np.testing.assert_array_equal(picked[5:9], here[some[5:9]])
-    with pytest.raises(IndexError):
-        there[np.array([5_000])]
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    there = spilled_rows("x", str(tmp_path / "x.npy"), Budget(10**9, folder))
+    (file,) = folder.iterdir()
+    np.testing.assert_array_equal(there, rows.astype(float), strict=True)
+    np.testing.assert_array_equal(np.load(file), there, strict=True)
+    np.testing.assert_array_equal(transposed(there, folder), there.T, strict=True)
+    numbers = rng.integers(500, size=70)
+    np.testing.assert_array_equal(some_rows(there, numbers, folder), there[numbers], strict=True)
+    assert is_mapped(some_rows(there, numbers, folder))
 
 
 def test_a_file_that_changes_or_goes_is_noticed(tmp_path):
     path = tmp_path / "x.npy"
     np.save(path, np.ones((10, 2)))
-    rows = _stored(path)
+    rows = mapped_rows(np.load(path, mmap_mode="r"))
+    assert isinstance(rows, MappedRows)
     np.save(path, np.ones((11, 2)))
-    refused(lambda: rows[:5], "x.npy", "changed while it was being read")
+    refused(rows.open, "x.npy", "changed while it was being read")
     path.unlink()
-    refused(lambda: rows[np.array([1])], "x.npy", "can no longer be read")
+    refused(rows.open, "x.npy", "can no longer be read")
 
 
-def test_a_file_shorter_than_it_should_be_is_refused(tmp_path):
-    path = tmp_path / "x.rows"
-    path.write_bytes(bytes(8 * 19))
-    refused(lambda: bare_rows(path, "<f8", (10, 2))[:], "ends before row 10")
+def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
+    def full(stream, rows, folder):
+        with stored._writing(folder):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(stored, "_write", full)
+    refused(lambda: spilled([np.ones((2, 2))], tmp_path), "TMPDIR: cannot write rows to", "No space left")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_read_is_not_taken_for_a_full_disk(tmp_path):
+    def damaged():
+        yield np.ones((2, 2))
+        raise OSError("Unexpected end of stream")
+
+    with pytest.raises(OSError, match="Unexpected end"):
+        spilled(damaged(), tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def _complaints(reference, models, **options):
@@ -359,13 +370,11 @@ def test_a_report_under_a_budget_has_no_rows(files, tmp_path):
 
 
 PEAK = """
-import re, sys
-from pathlib import Path
 import relfit
+
 folder, budget, estimator = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 models = {k: f"{folder}/{k}.npy" for k in "abc"}
 relfit.compare(f"{folder}/reference.npy", models, rng=0, compute=relfit.Compute(memory=budget), estimator=estimator)
-print(1024 * int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]))
 """
 
 
@@ -387,28 +396,30 @@ def wide(tmp_path_factory):
 
 def test_the_process_stays_within_its_budget(wide):
     """Data of three times the budget; benchmarks/out_of_core.py has ten times, and more designs."""
-    if not Path("/proc/self/status").exists():
-        pytest.skip("peak memory is read from /proc")
     budget = 220_000_000
     assert sum(path.stat().st_size for path in wide.iterdir()) > 3 * budget
-    assert _peak(wide, budget, "linear") < 1.2 * budget
-
-
-def _peak(folder, budget, estimator):
-    """The largest resident size of a process that compares the files of a folder."""
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", PEAK, str(folder), str(budget), estimator]
-    return int(subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout)
+    assert peak_of(PEAK, wide, budget, "linear") < budget
 
 
 def test_landmarks_of_wide_rows_stay_within_the_budget(tmp_path):
     """Without a limit, landmarks and drawn rows of a thousand columns took 650 MB."""
-    if not Path("/proc/self/status").exists():
-        pytest.skip("peak memory is read from /proc")
     rng = np.random.default_rng(0)
     for name in ("reference", "a", "b", "c"):
         np.save(tmp_path / f"{name}.npy", rng.standard_normal((8_000, 1_000), dtype="f4"))
-    assert _peak(tmp_path, 400_000_000, "landmarks") < 400_000_000
+    assert peak_of(PEAK, tmp_path, 400_000_000, "landmarks") < 400_000_000
+
+
+def test_held_memory_is_known_and_mapped_files_do_not_count(tmp_path):
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("only the peak is known")
+    before = held_bytes()
+    block = np.ones(4_000_000)
+    held = held_bytes()
+    assert held > before + 0.9 * block.nbytes
+    there = spilled([block[:, None]], tmp_path)
+    assert there.sum() == 4_000_000
+    assert held_bytes() < held + 0.2 * block.nbytes
+    assert memory._peak() >= held
 
 
 def test_wide_rows_stay_within_the_budget(tmp_path):

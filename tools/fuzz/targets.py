@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from relfit.compute.memory import Budget
-from relfit.data.arrays import as_rows, bounded_rows
+from relfit.data.arrays import as_rows, spilled_rows
 from relfit.data.files import read_labels, split_labels
 from relfit.features.sources import decode
 from relfit.results.comparison import Comparison
@@ -88,7 +88,7 @@ def _rows(path: Path) -> None:
 
 def _in_parts(path: Path) -> Any:
     with tempfile.TemporaryDirectory(dir=path.parent) as folder, contextlib.suppress(InputError):
-        return bounded_rows("rows", str(path), Budget(10**9, Path(folder)))[:]
+        return spilled_rows("rows", str(path), Budget(10**9, Path(folder)))[:]
 
 
 def _labels(path: Path) -> None:

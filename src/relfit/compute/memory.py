@@ -1,7 +1,7 @@
 """Memory: the budget of a process, and the memory that is free.
 
-A `Budget` limits what the whole process may hold, with a folder for the rest. `require_room` refuses a file that would
-not fit: a few bytes can claim to hold terabytes, or be compressed from them.
+A `Budget` limits the anonymous memory of the whole process, with a folder for files that are mapped instead.
+`require_room` refuses a file that would not fit: a few bytes can claim to hold terabytes, or be compressed from them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MEMORY, _GROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class Budget:
-    """The `total` bytes that the process may hold, as the user gave them, and the `folder` for what does not fit."""
+    """The `total` bytes of anonymous memory that the process may hold, and the `folder` for what does not fit."""
 
     total: int
     folder: Path
@@ -38,7 +38,7 @@ class Budget:
 
     def holds(self, more: int) -> bool:
         """True if so many bytes more than the process holds now are within the budget."""
-        return resident() + more <= self.total
+        return held_bytes() + more <= self.total
 
     def working(self, kept: int, fewest: int, later: int = 0) -> int:
         """The bytes that the work itself may use, besides `kept` ones; refused if they are fewer than `fewest`.
@@ -47,7 +47,7 @@ class Budget:
         They are a half, a quarter, … of the budget: the sizes of patches and blocks follow from them, and must be the
         same when a call resumes from a checkpoint in an interpreter that holds a few more pages.
         """
-        held = resident()
+        held = held_bytes()
         available = int(_USABLE * (self.total - held - kept))
         if available < fewest:
             kept = max(kept, later)
@@ -93,10 +93,14 @@ def in_words(size: int) -> str:
     return f"{-(-size // 10**6)} MB" if size < 10**9 else f"{-(-size // 10**7) / 100:g} GB"
 
 
-def resident() -> int:
-    """The bytes that the process holds in memory now; the peak so far on systems that know only that."""
+def held_bytes() -> int:
+    """The bytes of anonymous memory that the process holds now; its largest resident size where only that is known.
+
+    Pages of mapped files are left out: the system drops them when it needs room.
+    """
     try:
-        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        fields = Path("/proc/self/statm").read_text(encoding="ascii").split()
+        return (int(fields[1]) - int(fields[2])) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return _peak()
 

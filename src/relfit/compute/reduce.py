@@ -46,7 +46,7 @@ from relfit.compute.backend import (
     numba_problem,
 )
 from relfit.compute.checkpoint import Checkpoint
-from relfit.compute.rows import LazyRows, cuts, parts
+from relfit.compute.rows import cuts, opened, parts
 from relfit.compute.schedulers import Scheduler, Task, local_executor, local_results
 from relfit.kernels.base import Kernel
 from relfit.util.arrays import Array, host
@@ -69,8 +69,8 @@ PATCH_ROWS, BLOCK_ROWS = 18 * 1792, 1792
 NARROW = 256
 # Patches for devices are this much longer on both sides: devices are a thousand times as fast and would wait for work.
 DEVICE_SCALE = 32
-# Prepared sides that are kept: all of them where the rows are in memory anyway, two where they are read from files.
-KEPT_SIDES, KEPT_SIDES_OF_FILES = 64, 2
+# Prepared sides that are kept, and where memory is bounded.
+KEPT_SIDES, KEPT_SIDES_OF_FEW = 64, 2
 # Numbers in a side of a patch on a device, and the bytes of the sides that are kept there, about 24 for each number.
 DEVICE_NUMBERS, DEVICE_BYTES = 2**28, 2**34
 
@@ -245,7 +245,7 @@ class Sums:
 
 
 class Reduction(Protocol):
-    """What is computed on every patch: a picklable value. `sources` are arrays, or rows that stay in their files."""
+    """What is computed on every patch: a picklable value. `sources` are arrays."""
 
     @property
     def passes(self) -> int:
@@ -415,15 +415,15 @@ def patch_sums(sources: Sequence[Any], reduction: Reduction, patch: Patch, backe
     """The sums of one patch, computed by a worker on one core of its machine or on its device."""
     if isinstance(backend, LocalBackend):
         backend = backend.here()
-    work = Work(reduction, tuple(sources), (patch,))
+    work = Work(reduction, tuple(map(opened, sources)), (patch,))
     [sums] = _local_sums(work, Runtime(backend, memory=memory, threads=1), _Progress(None, work.pairs))
     return sums.on_host()
 
 
 def _local_sums(work: Work, runtime: Runtime, progress: _Progress) -> Generator[Sums]:
     reduction, sources = work.reduction, work.sources
-    in_memory = not any(isinstance(source, LazyRows) for source in sources)
-    kept = KEPT_SIDES if in_memory else KEPT_SIDES_OF_FILES
+    bounded = runtime.patch_rows is not None
+    kept = KEPT_SIDES_OF_FEW if bounded else KEPT_SIDES
     sides = {(which, rows): None for patch in work.patches for which, rows in ((patch.x, patch.i), (patch.y, patch.j))}
     if not runtime.backend.threads:
         largest = max((stop - start) * sources[which].shape[1] for which, (start, stop) in sides)
@@ -442,8 +442,8 @@ def _local_sums(work: Work, runtime: Runtime, progress: _Progress) -> Generator[
         # First, since a side's size is asked for, and a device answers only when it has no other work.
         for each in sides:
             side(*each)
-    # Rows in files are read one patch at a time: blocks of later patches would hold their rows already.
-    together = [work.patches] if in_memory else [(patch,) for patch in work.patches]
+    # With bounded memory one patch at a time: blocks of later patches would hold their rows already.
+    together = [(patch,) for patch in work.patches] if bounded else [work.patches]
     with _block_executor(runtime, work.pairs) as executor:
         for patches in together:
             yield from _group_results(map(group, patches), executor, runtime, progress)

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from relfit.compute.backend import BLOCKS_IN_FLIGHT
-from relfit.compute.rows import StoredRows, mapped_rows, parts, seen_here, written_rows
+from relfit.compute.rows import MappedRows, is_mapped, mapped_rows, parts, seen_here, spilled
 from relfit.util import __version__
 from relfit.util.errors import InputError, RelfitError, WorkersLost
 from relfit.util.files import temporary_folder
@@ -184,10 +184,11 @@ class ProcessScheduler:
                     yield result
 
 
-def _in_file(source: Any, folder: Path) -> StoredRows:
-    if isinstance(source, StoredRows):
-        return source
-    return mapped_rows(source) or written_rows((source[part] for part in parts(source.shape)), folder)
+def _in_file(source: Any, folder: Path) -> MappedRows | None:
+    there = mapped_rows(source)
+    if there is not None:
+        return there
+    return mapped_rows(spilled((source[part] for part in parts(source.shape)), folder))
 
 
 @dataclass(frozen=True)
@@ -282,14 +283,15 @@ class _DaskRun:
                 raise _no_workers()
             time.sleep(POLL_INTERVAL / 4)
         self.in_flight()  # Workers that have come meanwhile are checked.
-        files = {k: mapped_rows(rows) for k, rows in enumerate(self.sources) if not isinstance(rows, StoredRows)}
-        mapped = [rows for rows in files.values() if rows is not None]
+        sent: list[Any] = [mapped_rows(rows) for rows in self.sources]
+        mapped = [rows for rows in sent if rows is not None]
         with _losses():
             shared = bool(mapped) and all(self.client.run(seen_here, mapped).values())
-            arrays = [k for k, rows in files.items() if rows is None or not shared]
+            arrays = [k for k, rows in enumerate(sent) if rows is None or not shared]
             futures = self.client.scatter([self.sources[k] for k in arrays], hash=False) if arrays else []
-        sent: dict[int, Any] = {**files, **dict(zip(arrays, futures, strict=True))}
-        return [sent.get(k, rows) for k, rows in enumerate(self.sources)]
+        for k, future in zip(arrays, futures, strict=True):
+            sent[k] = future
+        return sent
 
     def _wait(self, future: Any) -> Any:
         no_workers_since, idle = None, 0
@@ -372,7 +374,7 @@ def check_workers(client: Any, addresses: Iterable[str] | None = None) -> None:
 
 def _check_memory(client: Any, tasks: Sequence[Task], sources: Sequence[Any]) -> None:
     """Refuse tasks that do not fit into a worker's memory, before the worker is killed for them."""
-    sent = [0 if isinstance(rows, StoredRows) else 8 * math.prod(rows.shape) for rows in sources]
+    sent = [0 if is_mapped(rows) else 8 * math.prod(rows.shape) for rows in sources]
     needed = max(task.memory + sum(sent[k] for k in task.reads) for task in tasks)
     for address, worker in _workers(client).items():
         limit = worker.get("memory_limit") or 0

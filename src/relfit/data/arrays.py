@@ -1,28 +1,27 @@
 """Anything array-like as rows (n, d) of numbers, or as labels of rows; whatever cannot be used is refused in one line.
 
-Rows are loaded in one of three ways, with the same checks of shape and values. `as_rows` gives float64 arrays in
-memory. `bounded_rows` respects a memory budget: it gives `LazyRows`, of which only a part is in memory at any time.
+Rows are loaded in one of three ways, with the same checks of shape and values. `as_rows` gives float64 arrays.
+`spilled_rows` gives float64 arrays too, mapped from a file, so that they take no memory of the process.
 `resident_rows` gives tensors on the CUDA device where the data live already.
 """
 
 from __future__ import annotations
 
 import math
-import mmap
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar, cast
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from relfit.compute.memory import Budget, in_words
-from relfit.compute.rows import CastRows, LazyRows, StoredRows, bare_rows, kept_type, map_offset, parts, written_rows
+from relfit.compute.rows import PART_NUMBERS, is_mapped, parts, spilled
 from relfit.data.columns import computed, frame_array
 from relfit.data.files import FileRows, as_file, find_file, read_rows
-from relfit.data.files.base import reading
-from relfit.data.files.npy import fortran_parts
+from relfit.data.files.base import column_positions, reading
 from relfit.data.files.tensors import is_tensor, tensor_array
 from relfit.data.models import Sample
 from relfit.data.tables import Table
@@ -46,11 +45,8 @@ def as_rows(argument: str, value: Any, *, missing: bool = False) -> Array:
 
     Accepts arrays, nested lists, data frames of numbers, tensors of other libraries, `Sample` and file names. An array
     that is float64 and C-ordered already, such as a memory-mapped file, is not copied, and stays read-only if it was.
-    `LazyRows` were checked when they were opened, and are returned unchanged. With `missing`, NaN and finite numbers of
-    any size are allowed.
+    With `missing`, NaN and finite numbers of any size are allowed.
     """
-    if isinstance(value, LazyRows):
-        return cast(Array, value)
     array = _float64(argument, _array(argument, _unwrapped(value)))
     rows = two_dimensional(argument, array)
     gone = np.isnan(rows) if missing else None
@@ -59,47 +55,70 @@ def as_rows(argument: str, value: Any, *, missing: bool = False) -> Array:
     return np.ascontiguousarray(rows)
 
 
-def bounded_rows(argument: str, value: Any, budget: Budget, progress: Progress | None = None) -> LazyRows:
-    """The value as rows that are read a part at a time; accepts what `as_rows` accepts.
+def spilled_rows(argument: str, value: Any, budget: Budget, progress: Progress | None = None) -> Array:
+    """The value as a mapped array like that of `as_rows`; accepts what `as_rows` accepts.
 
-    Files and mapped arrays stay where they are or are copied to the budget's folder. Arrays in memory belong to the
-    caller, and are converted as they are used.
+    A mapped array that is float64 and C-ordered stays where it is. Anything else is written to a file in the budget's
+    folder, a part at a time.
     """
-    if isinstance(value, LazyRows):
-        return value
     value = _unwrapped(value)
-    file, rows = as_file(value), None
-    numeric = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
+    file = as_file(value)
     if file is not None:
-        rows = open_rows(file, budget, progress)
-    elif numeric and isinstance(value, np.memmap):
-        rows = _opened_map(two_dimensional(argument, value), budget)
-    elif numeric and type(value) is np.ndarray:
-        _refuse_rounded(argument, value)
-        rows = CastRows(two_dimensional(argument, value))
-    elif isinstance(value, Table):
-        blocks = (value[np.arange(part.start, part.stop)] for part in parts((len(value), len(value.columns))))
-        rows = written_rows((block.numbers() for block in blocks), budget.folder)
-    if isinstance(rows, StoredRows) and np.dtype(rows.dtype).kind in "iu" and 0 not in rows.shape:
-        _refuse_rounded(argument, np.memmap(rows.path, rows.dtype, "r", rows.offset, rows.shape))
-    return checked_rows(argument, CastRows(as_rows(argument, value)) if rows is None else rows)
+        return checked_rows(argument, _rows_of_file(argument, file, budget, progress))
+    if isinstance(value, Table):
+        columns = value.number_columns()
+        shape = (len(value), len(columns))
+        blocks = (np.stack([column[part] for column in columns], axis=1) for part in parts(shape))
+        return checked_rows(argument, spilled(blocks, budget.folder))
+    array = two_dimensional(argument, _numeric(argument, _array(argument, value)))
+    return checked_rows(argument, _spilled(array, budget))
 
 
-def batch_rows(argument: str, value: Any, *, single: bool = False) -> Iterator[NDArray[Any]]:
-    """A batch of rows, or a single one, in blocks: float32 and shorter as they are, other numbers as float64.
+def _rows_of_file(argument: str, file: FileRows, budget: Budget, progress: Progress | None) -> Array:
+    """The rows of a file, mapped: in place where the format allows it, else from a copy."""
+    format, selection = find_file(file.source, file.columns)
+    path = selection.path
+    with reading(path):
+        if format.parts is not None:
+            blocks = format.parts(selection, budget.total // _BUDGET_DIVISOR)
+            return spilled(counted(progress, str(path), blocks), budget.folder)
+        size = path.stat().st_size if format.unpacked_size is None else format.unpacked_size(path)
+        if size > budget.total // _BUDGET_DIVISOR:
+            raise InputError(
+                f"{path}: {path.suffix} files are read whole, and its {in_words(size)} are more than an "
+                f"eighth of memory={in_words(budget.total)}; save it as .npy, .parquet or .zarr"
+            )
+        array = numeric_rows(path, format.read(replace(selection, columns=None)))
+        _refuse_rounded(argument, array)
+        columns = None
+        if selection.columns is not None:
+            columns = column_positions(selection, None, array.shape[1])
+        return _spilled(array, budget, columns)
 
-    A mapped file is read a part at a time.
-    """
+
+def _spilled(array: NDArray[Any], budget: Budget, columns: Sequence[int] | None = None) -> Array:
+    """The array, or some of its columns, mapped from a file; a mapped array of float64 as it is."""
+    if columns is None and is_mapped(array) and array.dtype == np.float64 and array.flags.c_contiguous:
+        return np.asarray(array)
+    # A file that holds one column after the other is read in places far apart: the fewer blocks the better.
+    numbers = None if array.flags.c_contiguous else 4 * PART_NUMBERS
+    taken = slice(None) if columns is None else columns
+    return spilled((array[part][:, taken] for part in parts(array.shape, numbers)), budget.folder)
+
+
+def batch_rows(argument: str, value: Any, *, single: bool = False) -> Iterator[Array]:
+    """A batch of rows, or a single one, in blocks; a mapped file is read a part at a time."""
     if isinstance(value, str | os.PathLike | Mapping):
         came = "a mapping" if isinstance(value, Mapping) else f"the text {os.fspath(value)!r:.60}"
         raise InputError(f"{argument}: expected batches of rows, got {came}; yield arrays or data frames")
-    mapped = isinstance(value, np.memmap) and getattr(value, "_mmap", None) is not None and not single
-    array = value if mapped else _array(argument, value)
+    array = _array(argument, value)
     if not (array.ndim or single):
         raise InputError(f"{argument}: expected batches of rows, got single numbers; yield arrays of shape (n, d)")
-    rows = two_dimensional(argument, array[None] if single else array)
-    for block in _map_parts(rows) if mapped else [rows]:
-        yield block if kept_type(block.dtype) == np.float32 else _float64(argument, block)
+    rows = two_dimensional(argument, _numeric(argument, array[None] if single else array))
+    if not len(rows):
+        yield rows
+    for part in parts(rows.shape):
+        yield _cast(rows[part])
 
 
 def resident_rows(argument: str, value: Any, device: str) -> Any:
@@ -134,38 +153,19 @@ def device_of(values: Iterable[Any]) -> str | None:
     return None
 
 
-def open_rows(file: FileRows, budget: Budget, progress: Progress | None = None) -> LazyRows:
-    """The rows of a file, never held as a whole: read in place where the format allows it, else copied once."""
-    format, selection = find_file(file.source, file.columns)
-    path = selection.path
-    with reading(path):
-        if format.open is not None:
-            return format.open(selection, budget.folder)
-        if format.parts is not None:
-            blocks = format.parts(selection, budget.total // _BUDGET_DIVISOR)
-            return written_rows(counted(progress, str(path), blocks), budget.folder)
-        size = path.stat().st_size if format.unpacked_size is None else format.unpacked_size(path)
-        if size > budget.total // _BUDGET_DIVISOR:
-            raise InputError(
-                f"{path}: {path.suffix} files are read whole, and its {in_words(size)} are more than an "
-                f"eighth of memory={in_words(budget.total)}; save it as .npy, .parquet or .zarr"
-            )
-        return CastRows(numeric_rows(path, format.read(selection)))
-
-
 def _unwrapped(value: Any) -> Any:
     return value.x if isinstance(value, Sample) else value
 
 
 def checked_rows(argument: str, rows: _Rows, largest: float = LARGEST_VALUE) -> _Rows:
-    """The rows (an array, `LazyRows` or a tensor), refused if they are empty, not finite or too large."""
+    """The rows (an array or a tensor), refused if they are empty, not finite or too large."""
     blocks: Any = rows
     if 0 in blocks.shape:
         raise InputError(f"{argument}: expected at least one row and one column, got shape {tuple(blocks.shape)}")
     infinite: list[NDArray[np.intp]] = []
     too_large: list[NDArray[np.intp]] = []
     # A tensor at once: every part would wait for its device.
-    for part in parts(blocks.shape) if isinstance(blocks, np.ndarray | LazyRows) else [slice(0, len(blocks))]:
+    for part in parts(blocks.shape) if isinstance(blocks, np.ndarray) else [slice(0, len(blocks))]:
         block = blocks[part]
         # The usual case, without a temporary array; NaN fails both comparisons.
         low, high = extremes(block)
@@ -202,7 +202,7 @@ def _array(argument: str, value: Any) -> NDArray[Any]:
     if isinstance(value, np.ndarray):
         return np.asarray(value)
     if isinstance(value, Table):
-        return value.numbers()
+        return np.stack(value.number_columns(), axis=1)
     file = as_file(value)
     if file is not None:
         return np.asarray(read_rows(file.source, columns=file.columns))
@@ -233,14 +233,23 @@ def _converted(value: Any) -> NDArray[Any]:
 
 
 def _float64(argument: str, array: NDArray[Any]) -> Array:
+    return _cast(_numeric(argument, array))
+
+
+def _cast(array: NDArray[Any]) -> Array:
+    # What overflows, or is a signalling NaN, is refused by the check of the values.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return array.astype(np.float64, copy=False)
+
+
+def _numeric(argument: str, array: NDArray[Any]) -> NDArray[Any]:
+    """The array, refused unless it holds numbers that float64 can tell apart."""
     # A number type that another library added to NumPy, such as bfloat16 and int4, has kind "V" like records.
     dtype = array.dtype
     added = dtype.kind == "V" and dtype.names is None and dtype.name.lstrip("bu").startswith(("int", "float"))
     if dtype.kind in "biuf" or added:
         _refuse_rounded(argument, array)
-        # What overflows, or is a signalling NaN, is refused by the check of the values.
-        with np.errstate(over="ignore", invalid="ignore"):
-            return array.astype(np.float64, copy=False)
+        return array
     kinds = {"O": "Python objects", "U": "text", "S": "text", "c": "complex numbers", "M": "dates", "m": "durations"}
     kind = kinds.get(dtype.kind, "records")
     raise InputError(f"{argument}: expected numbers, got {kind} (dtype {dtype}); convert to float first")
@@ -250,38 +259,14 @@ def _refuse_rounded(argument: str, array: NDArray[Any]) -> None:
     """Refuse columns of whole numbers beyond 2^53 of which different ones become equal in float64."""
     if array.dtype.kind not in "iu" or array.dtype.itemsize < 8 or not array.size or array.ndim not in (1, 2):
         return
-    blocks = _map_parts(array) if isinstance(array, np.memmap) else [array]
-    ends = np.array([(block.min(axis=0), block.max(axis=0)) for block in blocks]).reshape(-1, 2, array[0].size)
-    for low, high in zip(ends[:, 0].min(axis=0).tolist(), ends[:, 1].max(axis=0).tolist(), strict=True):
+    lows = np.atleast_1d(array.min(axis=0)).tolist()
+    highs = np.atleast_1d(array.max(axis=0)).tolist()
+    for low, high in zip(lows, highs, strict=True):
         if low < high and rounds_coarsely(low, high):
             raise InputError(
                 f"{argument}: expected numbers that float64 can tell apart, got whole numbers from {low} to {high} in "
                 "one column; subtract a constant"
             )
-
-
-def _opened_map(array: Any, budget: Budget) -> LazyRows | None:
-    """A mapped array as the file that it maps; None if changes to the array do not reach the file."""
-    base = array._mmap
-    if array.filename is None or base is None or array.mode == "c":
-        return None
-    offset = map_offset(array, base, array.offset)
-    if array.flags.c_contiguous:
-        return bare_rows(array.filename, array.dtype, array.shape, offset)
-    if array.flags.f_contiguous:
-        blocks = fortran_parts(array.filename, array.dtype, array.shape, offset, range(array.shape[1]))
-        return written_rows(blocks, budget.folder)
-
-    return written_rows(_map_parts(array), budget.folder)
-
-
-def _map_parts(array: Any) -> Iterator[NDArray[Any]]:
-    """Blocks of the rows of a mapped file, which do not stay resident."""
-    for part in parts(array.shape):
-        yield np.array(array[part])
-        if hasattr(array._mmap, "madvise"):
-            # Pages that were read would stay resident; they can be read from the file again.
-            array._mmap.madvise(mmap.MADV_DONTNEED)
 
 
 def group_labels(argument: str, labels: Any, rows: int) -> NDArray[Any]:

@@ -13,7 +13,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from relfit.compute.memory import Budget
-from relfit.compute.rows import held_rows, joined, written_rows
+from relfit.compute.rows import held_rows, spilled
 from relfit.data.arrays import batch_rows, checked_rows, refuse_sparse
 from relfit.data.tables import is_table, table_in_parts
 from relfit.util.errors import InputError
@@ -36,7 +36,7 @@ def gathered(
     """The rows of something that yields them, and a note if it yields more or rows one by one; anything else as it is.
 
     Of tuples, as data sets with labels yield them, the first part is taken. With a budget of memory, no more than a
-    batch is held: the rows are `LazyRows` of a file in its folder, those of data frames a `Table` of such, of which
+    batch is held: the rows are mapped from a file in its folder, as a `Table` where they are data frames, of which the
     `needed` columns hold all levels.
     """
     refuse_sparse(argument, value)
@@ -72,10 +72,7 @@ def gathered(
         rows: Any = table_in_parts(argument, stream, budget, progress, needed)
     else:
         blocks = counted(progress, argument, _blocks(argument, stream, single))
-        if budget is None:
-            rows = held_rows(blocks)
-        else:
-            rows = checked_rows(argument, written_rows(joined(blocks), budget.folder))
+        rows = held_rows(blocks) if budget is None else checked_rows(argument, spilled(blocks, budget.folder))
     if most > 1:
         return rows, f"{argument}: the first of the {most} parts of each item was taken as its row"
     length = next(iter(lengths)) if len(lengths) == 1 and not single else None

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from relfit.compute.rows import LazyRows
 from relfit.data.models import SCORE_BATCH, Density
 from relfit.data.support import Edge, Extent, harmful_edge
 from relfit.util.arrays import Array
@@ -21,7 +20,7 @@ _HARM = "there KSD and FSSD find even the true model worse"
 INSTEAD = 'discrepancy="loglik" was used instead'
 
 
-def ends(densities: Mapping[str, Density], x: Array | LazyRows) -> list[str]:
+def ends(densities: Mapping[str, Density], x: Array) -> list[str]:
     """The densities that end without vanishing where the rows are, each with the place, in words."""
     extent, found = Extent(x), []
     for name, density in densities.items():
@@ -59,7 +58,7 @@ def _listed(places: list[str]) -> str:
     return listed(places, most=_MOST_NAMED, quote=str)
 
 
-def check_target(target: Density, samples: Iterable[Array | LazyRows]) -> None:
+def check_target(target: Density, samples: Iterable[Array]) -> None:
     """Refuse a target that ends without vanishing where the draws are."""
     if target.support is not None and target.support.whole:
         return
@@ -78,5 +77,5 @@ def _edge(density: Density, extent: Extent) -> Edge | None:
         return None
     # JAX compiles a function again for every number of rows; that of the data it needs anyway.
     compiled = density.autodiff == "jax" or type(density.log_prob).__module__.startswith("jax")
-    rows = min(len(extent.rows), SCORE_BATCH) if compiled else 0
+    rows = min(len(extent.x), SCORE_BATCH) if compiled else 0
     return harmful_edge(density.log_probs, density.support, extent, rows=rows)

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.rows import LazyRows
 from relfit.data.adapters import adapt
 from relfit.data.arrays import as_rows
 from relfit.data.autodiff import finite_error, finite_gradient, jacobian, steps_of
@@ -106,7 +105,7 @@ def check_score(density: Any, x: Any, *, max_rows: int = 200) -> ScoreCheck:
     return _check(adapted, rows, int(max_rows))
 
 
-def score_warnings(densities: Mapping[str, Density], x: Array | LazyRows) -> tuple[str, ...]:
+def score_warnings(densities: Mapping[str, Density], x: Array) -> tuple[str, ...]:
     """A warning about each named density whose score is not the gradient of its own log_prob.
 
     Densities that have both are evaluated at evenly spaced rows of x (n, d), 20 at most, with ten to thirty log

@@ -25,12 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from relfit.compute.rows import LazyRows, cuts, parts, written_columns, written_rows
+from relfit.compute.rows import cuts, is_mapped, parts, spilled, transposed
 from relfit.data.arrays import LARGEST_VALUE
 from relfit.data.files.base import check_plain
 from relfit.data.files.text import ROW_NUMBERS
 from relfit.data.tables import DATE, MOST_HELD, Cells, Table, date_text, drop_option, parsed_dates
-from relfit.util.arrays import Array, Rows, host, medians, rounds_coarsely
+from relfit.util.arrays import Array, host, medians, rounds_coarsely
 from relfit.util.checks import Choice, check_number, checked, described, option
 from relfit.util.errors import InputError
 from relfit.util.files import temporary_folder
@@ -310,39 +310,35 @@ class Encoding:
         return [slice(a, b) for a, b in itertools.pairwise(ends)]
 
     def apply(self, rows: Any, folder: Path | None = None) -> Any:
-        """A `Table`, or rows (n, d) of numbers, encoded; `LazyRows`, and a table with a folder, as they are read."""
+        """A `Table`, or rows (n, d) of numbers, encoded; with a folder they are mapped from a file in it."""
         if isinstance(rows, Table):
             return self._of_table(rows, folder)
         if self.scale == "none":
             return rows
-        return EncodedRows(rows, self) if isinstance(rows, LazyRows) else self.encoded(rows)
+        if folder is None:
+            return self.encoded(rows)
+        return spilled((self.encoded(rows[part]) for part in parts(rows.shape)), folder)
 
-    def _of_table(self, table: Table, folder: Path | None) -> Any:
+    def _of_table(self, table: Table, folder: Path | None) -> Array:
         absent = next((name for name in self.names if name not in table.columns), None)
         if absent is not None:
             raise InputError(f"{table.source}: expected a column called {absent!r}, got none")
         found = (column.found(table.source, table.columns[column.name]) for column in self.columns)
-        shape = len(table), len(self.columns)
-        if folder is not None:
-            # A column at a time to files of their own, and these to one file of rows.
-            files = [written_rows([cells[:, None]], folder) for cells in found]
-            blocks = (np.concatenate([file[part] for file in files], axis=1) for part in parts(shape))
-            rows = written_rows(blocks, folder)
-            for file in files:
-                Path(file.path).unlink()
-            return EncodedRows(rows, self)
-        held, out = list(found), np.zeros((len(table), self.slices[-1].stop))
+        # With a folder one column is held at a time.
+        held = list(found) if folder is None else spilled((cells[None] for cells in found), folder)
         # Some rows at a time: they stay in the cache until all of their columns are written.
-        for some in cuts(len(table), _ROWS_AT_ONCE):
-            self._fill(out[some], [cells[some] for cells in held])
+        blocks = (self._filled([cells[some] for cells in held]) for some in cuts(len(table), _ROWS_AT_ONCE))
+        if folder is not None:
+            return spilled(blocks, folder)
+        out = np.empty((len(table), self.slices[-1].stop))
+        for some, block in zip(cuts(len(table), _ROWS_AT_ONCE), blocks, strict=True):
+            out[some] = block
         return out
 
     def encoded(self, rows: Array) -> Array:
         """(n, width) the encoded rows of cells (n, d), which are numbers (NaN if missing) or the places of levels."""
         if self.slices[-1].stop > len(self.columns) or any(column.kind == "category" for column in self.columns):
-            out = np.zeros((len(rows), self.slices[-1].stop))
-            self._fill(out, rows.T)
-            return out
+            return self._filled(rows.T)
         # What overflows is refused by the check of the values.
         with np.errstate(over="ignore", invalid="ignore"):
             scaled = np.asarray((rows - self.centres) / self.scales)
@@ -350,8 +346,9 @@ class Encoding:
             return scaled
         return np.ascontiguousarray(solve_triangular(np.array(self.root), scaled.T, lower=True).T)
 
-    def _fill(self, out: Array, columns: Iterable[Array]) -> None:
-        """Write the cells of every column to `out` (n, width), which is 0."""
+    def _filled(self, columns: Any) -> Array:
+        """(n, width) the encoded rows of the cells of every column."""
+        out = np.zeros((len(columns[0]), self.slices[-1].stop))
         flat, first = out.reshape(-1), np.arange(len(out)) * out.shape[1]
         for column, part, cells in zip(self.columns, self.slices, columns, strict=True):
             if column.kind == "category":
@@ -363,6 +360,7 @@ class Encoding:
                 gaps = np.flatnonzero(np.isnan(cells))
                 scaled[gaps], out[gaps, part.start + 1] = 0.0, _GAP
             out[:, part.start] = scaled
+        return out
 
     def in_words(self, row: Array) -> list[str]:
         """What the cells of an encoded row held, as text; of levels without a place of their own only that.
@@ -422,23 +420,8 @@ class Encoding:
         return replace(encoding, root=tuple(map(tuple, root.tolist())))
 
 
-@dataclass(frozen=True, eq=False)
-class EncodedRows(LazyRows):
-    """The rows of another `LazyRows`, encoded as they are read."""
-
-    rows: LazyRows
-    encoding: Encoding
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return len(self.rows), self.encoding.slices[-1].stop
-
-    def __getitem__(self, rows: slice | Rows) -> Array:
-        return self.encoding.encoded(self.rows[rows])
-
-
 def fit_rows(reference: Any, scale: Scale, names: Sequence[str] | None = None) -> Encoding:
-    """The encoding of columns of numbers, from the reference rows (n, d), an array or `LazyRows`.
+    """The encoding of columns of numbers, from the reference rows (n, d).
 
     >>> fit_rows(np.array([[0.0, 5.0], [4.0, 5.0]]), "auto").scales
     array([2., 1.])
@@ -503,27 +486,26 @@ def robust(rows: Any) -> tuple[Array, Array]:
 def _some_columns(rows: Any, step: int) -> Iterator[Array]:
     """All columns of every `step`-th row, at most _MEDIAN_NUMBERS numbers or one column at a time.
 
-    Those of `LazyRows` are written to temporary files first, so that the rows are read once.
+    Those of a mapped file are copied to a temporary file first, so that the rows are read once.
     """
     count = -(-len(rows) // step)
     width = rows.shape[1]
     fewer = max(1, _MEDIAN_NUMBERS // count)
     if fewer >= width:
         yield rows[::step]
-    elif not isinstance(rows, LazyRows):
+    elif not is_mapped(rows):
         for some in cuts(width, fewer):
             yield rows[::step, some]
     else:
         with temporary_folder() as folder:
-            blocks = (rows[part.start * step : part.stop * step : step] for part in parts((count, width)))
-            for file in written_columns(blocks, folder, fewer):
-                yield file[:]
+            columns = transposed(rows[::step], folder)
+            for some in cuts(width, fewer):
+                yield columns[some].T
 
 
 def _over(rows: Any, each: Callable[[Array], Array], join: Callable[[Array, Array], Array]) -> Array:
-    """A statistic of all rows from that of each part, which is small enough for the cache if it is in memory."""
-    numbers = None if isinstance(rows, LazyRows) else _NUMBERS_AT_ONCE
-    return reduce(join, (each(rows[part]) for part in parts(rows.shape, numbers)))
+    """A statistic of all rows from that of each part, which is small enough for the cache."""
+    return reduce(join, (each(rows[part]) for part in parts(rows.shape, _NUMBERS_AT_ONCE)))
 
 
 # ── tables ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -538,7 +520,7 @@ def encoded_tables(
 ) -> tuple[Encoding, dict[str | None, Any], tuple[str, ...]]:
     """The encoding of the reference (under None), unless a finished one is given, the rows of all tables, and notes.
 
-    With a folder the rows are `LazyRows` of files in it, and one column at a time is held in memory.
+    With a folder the rows are mapped from files in it, and one column at a time is held in memory.
     """
     notes: list[str] = []
     fitted = encoding or fit_table(tables[None], scale, encode)
@@ -549,7 +531,7 @@ def encoded_tables(
             for key, kept in complete.items()
             if not kept.all()
         ]
-        tables = {key: table if complete[key].all() else table[complete[key]] for key, table in tables.items()}
+        tables = {key: _kept(table, complete[key], folder) for key, table in tables.items()}
         empty = next((table.source for table in tables.values() if not len(table)), None)
         if empty is not None:
             raise InputError(f'{empty}: every row has a missing cell; use missing="flag", or drop a column')
@@ -671,6 +653,12 @@ def _refuse_mixed(source: str, name: str, text: Cells, counts: NDArray[np.intp])
 
 def _any_missing(encoding: Encoding, table: Table) -> NDArray[np.bool_]:
     return reduce(np.logical_or, (table.columns[name].missing for name in encoding.names if name in table.columns))
+
+
+def _kept(table: Table, rows: NDArray[np.bool_], folder: Path | None) -> Table:
+    if rows.all():
+        return table
+    return table[rows] if folder is None else table.spilled(folder, rows)
 
 
 def _widened(column: Column, tables: Mapping[str | None, Table], missing: str, notes: list[str]) -> Column:

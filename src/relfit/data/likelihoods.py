@@ -7,7 +7,6 @@ from itertools import combinations
 
 import numpy as np
 
-from relfit.compute.rows import LazyRows
 from relfit.data.models import LARGEST_SCORE, Density, count_rows, naming
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
@@ -23,7 +22,7 @@ _NATS, _PART = 0.1, 0.05
 _MOST_PAIRS = 3
 
 
-def log_densities(rows: Array | LazyRows, densities: Mapping[str, Density]) -> Array:
+def log_densities(rows: Array, densities: Mapping[str, Density]) -> Array:
     """(n, l) log p of every model at every row, −inf where a density is 0; NaN and infinite densities are refused."""
     columns = []
     for name, density in densities.items():
@@ -88,7 +87,7 @@ def _same(a: Array, b: Array) -> bool:
     return bool((np.abs(a - b) <= 1e-12 * np.maximum(np.maximum(np.abs(a), np.abs(b)), 1.0)).all())
 
 
-def impossible_models(log_probs: Array, names: list[str], rows: Array | LazyRows) -> dict[str, int]:
+def impossible_models(log_probs: Array, names: list[str], rows: Array) -> dict[str, int]:
     """The models that give density 0 to some rows, and to how many; refused if there are no others."""
     bad = np.isneginf(log_probs)
     counts = {name: int(count) for name, count in zip(names, bad.sum(axis=0), strict=True) if count}
@@ -121,7 +120,7 @@ def likelihood_notes(log_probs: Array, names: list[str], densities: Mapping[str,
     return notes + [f"{', '.join(whose)}: {text}" for text, whose in short.items()]
 
 
-def unseen_heights(densities: Mapping[str, Density], reference: Array | LazyRows) -> tuple[str, ...]:
+def unseen_heights(densities: Mapping[str, Density], reference: Array) -> tuple[str, ...]:
     """A note on models whose log densities differ where the data are, while their scores, all that KSD sees, do not.
 
     f = log p_i − log p_j varies by about ‖∇f‖ times the width of the data where the rows hang together. Where they do

@@ -17,9 +17,9 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from relfit.compute.memory import Budget
-from relfit.compute.rows import LazyRows, parts
+from relfit.compute.rows import parts
 from relfit.data.adapters import adapt
-from relfit.data.arrays import as_rows, bounded_rows, checked_rows, device_of, resident_rows
+from relfit.data.arrays import as_rows, checked_rows, device_of, resident_rows, spilled_rows
 from relfit.data.batches import gathered
 from relfit.data.boundary import check_target, ends, instead, refusal
 from relfit.data.columns import frame_columns, frame_names
@@ -73,14 +73,14 @@ class Data:
     """Checked input. `models` holds each distinct model once; `copies` maps a copy's name to that of its original.
 
     `digests` identifies the rows of the reference (under None) and of every sample (under its name). Samples are
-    arrays, or all of them tensors on the `device` where they were given, or all of them `LazyRows`. If the reference is
-    a density, it is the `target`, and `reference` has no rows. `atoms`: rows of the reference repeat so often that rows
-    in common say nothing. `likelihood`: the models are compared by their log densities; `impossible` are those that are
-    not among `models`, since they give density 0 to so many rows. `covariates`: the densities are conditional on so
-    many columns, the last ones of the reference. `encoding` says how the rows were made from columns, where they were;
-    the rows of densities are as they were given, until `encoded` applies it. `unscaled`: the number of columns of plain
-    samples whose spreads differ. `instead`: why log densities are compared where KSD was to be
-    the default.
+    arrays, or all of them tensors on the `device` where they were given. With a `folder` they are mapped, and arrays
+    made from them are written to files in it. If the reference is a density, it is the `target`, and `reference` has no
+    rows. `atoms`: rows of the reference repeat so often that rows in common say nothing. `likelihood`: the models are
+    compared by their log densities; `impossible` are those that are not among `models`, since they give density 0 to so
+    many rows. `covariates`: the densities are conditional on so many columns, the last ones of the reference.
+    `encoding` says how the rows were made from columns, where they were; the rows of densities are as they were given,
+    until `encoded` applies it. `unscaled`: the number of columns of plain samples whose spreads differ. `instead`: why
+    log densities are compared where KSD was to be the default.
     """
 
     reference: Array
@@ -99,6 +99,7 @@ class Data:
     encoding: Encoding | None = None
     unscaled: int | None = None
     instead: str = ""
+    folder: Path | None = None
 
     @property
     def kind(self) -> Kind:
@@ -124,11 +125,11 @@ class Data:
         if encoding is None or encoding.scale == "none" or self.kind == "samples":
             return self
         models = {
-            name: encoded_density(model, encoding) if isinstance(model, Density) else encoding.apply(model)
+            name: encoded_density(model, encoding) if isinstance(model, Density) else encoding.apply(model, self.folder)
             for name, model in self.models.items()
         }
         target = None if self.target is None else encoded_density(self.target, encoding)
-        return replace(self, reference=encoding.apply(self.reference), models=models, target=target)
+        return replace(self, reference=encoding.apply(self.reference, self.folder), models=models, target=target)
 
     @property
     def rows(self) -> Array:
@@ -164,10 +165,10 @@ def load(
 
     Named columns are matched to those of the reference by name. Models given as generators are drawn from once, with
     the seed; `all_samples` draws from densities too. With `in_place`, samples of which some live on a CUDA device
-    become tensors there; otherwise they are copied to the host. With a `budget` no sample is held as a whole: all of
-    them become `LazyRows`. With `likelihood`, densities are evaluated themselves instead of their scores; `given` are
-    covariates, one row for each row of the reference, which they may be conditional on. With `or_likelihood` that is
-    done where KSD cannot be used. `needs_densities`: no model may be replaced by draws from it.
+    become tensors there; otherwise they are copied to the host. With a `budget` all samples are mapped from files. With
+    `likelihood`, densities are evaluated themselves instead of their scores; `given` are covariates, one row for each
+    row of the reference, which they may be conditional on. With `or_likelihood` that is done where KSD cannot be used.
+    `needs_densities`: no model may be replaced by draws from it.
 
     `scale` says how columns are scaled, by what the reference is (None: "auto" if its columns have names), `encode`
     what they mean; a finished `encoding` is applied instead. `plain` takes rows as they are. Where there are densities,
@@ -197,7 +198,7 @@ def load(
             _check_budget(budget, [(len(table), len(table.columns)) for table in tables.values()])
         encoding, rows, more = encoded_tables(tables, scale or "auto", encode or Encode(), encoding, folder)
         samples = {key: checked_rows(_argument(key), x) for key, x in rows.items()}
-        return _checked(samples, {}, None, tuple(named), notes + more, None, encoding)
+        return _checked(samples, {}, None, tuple(named), notes + more, None, encoding, folder)
     if encode is not None and replace(encode, drop=()) != Encode():
         raise InputError(
             "encode: says what the columns of tables mean where all models are samples, and the reference has names of "
@@ -206,7 +207,7 @@ def load(
     device = device_of(values.values())
     to_rows: ToRows = as_rows
     if budget is not None:
-        to_rows = cast(ToRows, partial(bounded_rows, budget=budget, progress=progress))
+        to_rows = cast(ToRows, partial(spilled_rows, budget=budget, progress=progress))
     elif in_place and scale is None and device is not None and all(map(is_rows, values.values())):
         to_rows = partial(resident_rows, device=device)
     samples = {key: to_rows(_argument(key), value) for key, value in values.items() if is_rows(value)}
@@ -220,7 +221,7 @@ def load(
             dim, count = samples[None].shape[1], len(samples[None])
         else:
             # As many rows as the largest array has, or the largest of all samples under a memory budget.
-            sizes = [len(x) for k, x in samples.items() if isinstance(values[k], np.ndarray) or isinstance(x, LazyRows)]
+            sizes = [len(x) for k, x in samples.items() if isinstance(values[k], np.ndarray) or folder is not None]
             dim, count, all_samples = target.dim or 1, max(sizes, default=DEFAULT_ROWS), True
         any_rows = len(others) < len(named)
         as_densities = needs_densities and target is None
@@ -246,11 +247,11 @@ def load(
         return _likelihoods(samples[None], densities, covariates, notes)
     if densities or target is not None:
         if target is None:
-            data = _densities(samples, densities, tuple(named), notes, device, or_likelihood=or_likelihood)
+            data = _densities(samples, densities, tuple(named), notes, device, folder, or_likelihood=or_likelihood)
             if data.likelihood:
                 return data
         else:
-            data = _checked(samples, densities, target, tuple(named), notes, device, None)
+            data = _checked(samples, densities, target, tuple(named), notes, device, None, folder)
             check_target(target, data.samples.values())
         if encoding is not None or plain:
             return replace(data, encoding=encoding)
@@ -260,8 +261,8 @@ def load(
         encoding = _fitted(samples, scale, columns)
     if encoding is not None:
         _check_width(samples, len(encoding.columns))
-        samples = {key: checked_rows(_argument(key), encoding.apply(rows)) for key, rows in samples.items()}
-    data = _checked(samples, densities, target, tuple(named), notes, device, encoding)
+        samples = {key: checked_rows(_argument(key), encoding.apply(rows, folder)) for key, rows in samples.items()}
+    data = _checked(samples, densities, target, tuple(named), notes, device, encoding, folder)
     return data if plain or encoding is not None else replace(data, unscaled=uneven_columns(data.reference))
 
 
@@ -326,7 +327,7 @@ def _tables(
     folder: Path | None = None
     to_rows: ToRows = as_rows
     if budget is not None:
-        folder, to_rows = budget.folder, cast(ToRows, partial(bounded_rows, budget=budget, progress=progress))
+        folder, to_rows = budget.folder, cast(ToRows, partial(spilled_rows, budget=budget, progress=progress))
         if len(columns) > _MOST_STORED:
             return None
         # What is too little for any number of rows is refused before they are read.
@@ -391,6 +392,7 @@ def _densities(
     names: tuple[str, ...],
     notes: tuple[str, ...],
     device: str | None,
+    folder: Path | None,
     *,
     or_likelihood: bool,
 ) -> Data:
@@ -401,7 +403,7 @@ def _densities(
         raise refusal(densities, places)
     if not places:
         try:
-            return _checked(samples, densities, None, names, notes, device, None)
+            return _checked(samples, densities, None, names, notes, device, None, folder)
         except OutsideSupport:
             if not or_likelihood:
                 raise
@@ -444,6 +446,7 @@ def _checked(
     notes: tuple[str, ...],
     device: str | None,
     encoding: Encoding | None,
+    folder: Path | None,
 ) -> Data:
     """Check the dimensions, collapse copies and collect notes; the reference, unless it is a target, is under None."""
     rows = {name: x for name, x in samples.items() if name is not None}
@@ -481,7 +484,11 @@ def _checked(
     reference = samples[None] if target is None else np.empty((0, dim))
     digests = {name: print_.digest for name, print_ in prints.items()}
     atoms = target is None and prints[None].atoms
-    return Data(reference, kept, names, copies, notes, target, device, digests, shared, atoms, encoding=encoding)
+    return Data(
+        *(reference, kept, names, copies, notes, target, device, digests, shared, atoms),
+        encoding=encoding,
+        folder=folder,
+    )
 
 
 def _check_width(samples: Mapping[Any, Array], width: int) -> None:
@@ -502,7 +509,7 @@ def _refuse_flat(batches: Mapping[Any, Array], samples: Mapping[Any, Array]) -> 
 
 def is_rows(value: Any) -> bool:
     """True for a sample (rows or a file of rows), and not for something from which rows are drawn."""
-    types = (np.ndarray, str, os.PathLike, list, tuple, Sample, LazyRows, FileRows, Table)
+    types = (np.ndarray, str, os.PathLike, list, tuple, Sample, FileRows, Table)
     return isinstance(value, types) or hasattr(value, "__array__") or frame_names(value) is not None
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.rows import LazyRows, StoredRows, parts, written_rows
+from relfit.compute.rows import is_mapped, parts, spilled
 from relfit.data.autodiff import LIBRARIES, finite_error, gradient, library_of, real, values
 from relfit.data.support import Support
 from relfit.util.arrays import Array, Mask
@@ -103,14 +103,14 @@ class Density:
         # Each batch is a copy: a function that works in place must not change the data of the other models.
         return np.concatenate([real("score", self._score_function(rows.copy()), rows.shape) for rows in _batches(x)])
 
-    def log_probs(self, x: Array | LazyRows) -> Floats:
+    def log_probs(self, x: Array) -> Floats:
         """The log density at every row of x (n,), up to a constant, in its own precision; −inf outside the support."""
         if self._log_prob_function is None:
             raise InputError("Density: expected log_prob=, got a score only")
         function = self._log_prob_function
         return np.concatenate([real("log_prob", function(rows.copy()), (len(rows),)) for rows in _batches(x)])
 
-    def notes(self, x: Array | LazyRows) -> tuple[str, ...]:
+    def notes(self, x: Array) -> tuple[str, ...]:
         """What a reader should know about the scores at x; refuses data at which the log density is not finite."""
         if self.log_prob is not None:
             log_probs = self.log_probs(x)
@@ -166,7 +166,7 @@ class Density:
     def _library(self, function: Any) -> str | None:
         return self.autodiff if self.autodiff is not None else library_of(function)
 
-    def refuse_rows(self, bad: Mask, x: Array | LazyRows) -> None:
+    def refuse_rows(self, bad: Mask, x: Array) -> None:
         """Refuse the data if there are rows at which the scores are `bad` (n,)."""
         if not bad.any():
             return
@@ -211,13 +211,13 @@ def scores_of(name: str, density: Density, rows: Array) -> Array:
         return density.scores(rows)
 
 
-def stored_scores(name: str, density: Density, rows: LazyRows, folder: Path) -> StoredRows:
-    """The density's scores at all rows, evaluated once, a part at a time, and written to a file in the folder."""
+def stored_scores(name: str, density: Density, rows: Array, folder: Path) -> Array:
+    """The density's scores at all rows, evaluated once, a part at a time, and mapped from a file in the folder."""
     with naming(f"model {name!r}"):
-        return written_rows(_score_parts(density, rows), folder)
+        return spilled(_score_parts(density, rows), folder)
 
 
-def _score_parts(density: Density, rows: LazyRows) -> Iterator[Array]:
+def _score_parts(density: Density, rows: Array) -> Iterator[Array]:
     """The scores of one part of the rows after the other; refused at the end if some are not finite."""
     bad = np.zeros(len(rows), dtype=bool)
     for part in parts(rows.shape):
@@ -230,12 +230,12 @@ def _score_parts(density: Density, rows: LazyRows) -> Iterator[Array]:
 def score_copies(reference: Array, models: Mapping[str, Density]) -> dict[str, str]:
     """Copy → original, the first density that has the same scores at every row of the reference."""
     some = {name: _some_scores(name, model, reference) for name, model in models.items()}
-    lazy = isinstance(reference, LazyRows)
+    in_parts = is_mapped(reference)
     originals: list[str] = []
     copies: dict[str, str] = {}
     for name, model in models.items():
         for other in originals:
-            blocks = (reference[part] for part in parts(reference.shape)) if lazy else [reference]
+            blocks = (reference[part] for part in parts(reference.shape)) if in_parts else [reference]
             both = ((scores_of(name, model, x), scores_of(other, models[other], x)) for x in blocks)
             if _same_scores([(some[name], some[other])]) and _same_scores(both):
                 copies[name] = other
@@ -262,7 +262,7 @@ def _some_scores(name: str, model: Density, reference: Array) -> Array:
     except InputError:
         # Evaluated again at every row, so that the error counts the rows of the whole reference.
         with naming(f"model {name!r}"):
-            if not isinstance(reference, LazyRows):
+            if not is_mapped(reference):
                 return model.scores(reference)[::step]
             for _ in _score_parts(model, reference):
                 pass
@@ -288,8 +288,8 @@ def naming(argument: str) -> Iterator[None]:
         raise type(error)(f"{argument}: {error}") from None
 
 
-def _batches(x: Array | LazyRows) -> Iterator[Array]:
-    if isinstance(x, LazyRows):
+def _batches(x: Array) -> Iterator[Array]:
+    if is_mapped(x):
         return (x[part] for part in parts(x.shape))
     return (x[a : a + SCORE_BATCH] for a in range(0, len(x), SCORE_BATCH))
 
@@ -300,7 +300,7 @@ def not_finite(scores: Floats) -> Mask:
     return np.asarray(~(np.abs(scores) < LARGEST_SCORE).all(axis=1))
 
 
-def count_rows(bad: Mask, x: Array | LazyRows) -> str:
+def count_rows(bad: Mask, x: Array) -> str:
     """The number of bad rows and the first of them, in words."""
     first = int(bad.argmax())
     where = ", ".join(f"{value:.4g}" for value in x[first : first + 1][0, :4]) + (", …" if x.shape[1] > 4 else "")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.rows import LazyRows, parts
+from relfit.compute.rows import parts
 from relfit.util.arrays import Array, host, library
 
 Keys = NDArray[np.int64]
@@ -50,8 +50,8 @@ Prints = Mapping[str | None, Fingerprint]
 
 
 def fingerprint(rows: Array) -> Fingerprint:
-    """The keys of all rows of an array, of `LazyRows` or of a tensor."""
-    if not isinstance(rows, np.ndarray | LazyRows):
+    """The keys of all rows of an array or of a tensor."""
+    if not isinstance(rows, np.ndarray):
         return _sorted(_device_keys(rows))
     keys, factors = np.empty(len(rows), np.int64), _factors(rows.shape[1])
     for part in parts(rows.shape, _VALUES_AT_ONCE):
@@ -62,7 +62,7 @@ def fingerprint(rows: Array) -> Fingerprint:
 def fingerprints(samples: Mapping[str | None, Array]) -> Prints:
     """The keys of every sample; those of small tensors at once, since a device is slow to start."""
     first, sizes = next(iter(samples.values())), [len(rows) for rows in samples.values()]
-    if isinstance(first, np.ndarray | LazyRows) or sum(sizes) * first.shape[1] > _DEVICE_NUMBERS:
+    if isinstance(first, np.ndarray) or sum(sizes) * first.shape[1] > _DEVICE_NUMBERS:
         return {name: fingerprint(rows) for name, rows in samples.items()}
     keys = _device_keys(library(first).cat(list(samples.values())))
     return {name: _sorted(part) for name, part in zip(samples, keys.split(sizes), strict=True)}

@@ -15,7 +15,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.rows import LazyRows
 from relfit.util.arrays import Array, Rows
 
 LogProbs = Callable[[Array], NDArray[Any]]
@@ -87,15 +86,8 @@ class Edge:
 class Extent:
     """Where the rows (n, d) lie, as far as edges are concerned; computed when it is first needed."""
 
-    def __init__(self, x: Array | LazyRows) -> None:
-        self.rows = x
-
-    @cached_property
-    def x(self) -> Array:
-        """All rows in memory, or some of those in files."""
-        if isinstance(self.rows, np.ndarray):
-            return self.rows
-        return np.asarray(self.rows[:: max(1, -(-len(self.rows) // _SPREAD_ROWS))], dtype=np.float64)
+    def __init__(self, x: Array) -> None:
+        self.x = x
 
     @cached_property
     def lows(self) -> Array:
@@ -109,7 +101,10 @@ class Extent:
     def spreads(self) -> Array:
         """(d,) the standard deviation of a normal distribution with these quartiles; 0 for a constant column."""
         low, high = np.quantile(self.x[:: max(1, len(self.x) // _SPREAD_ROWS)], [0.25, 0.75], axis=0)
-        return np.asarray(np.where(high > low, (high - low) / 1.349, self.x.std(axis=0)))
+        spreads = (high - low) / 1.349
+        for column in np.flatnonzero(~(high > low)):
+            spreads[column] = self.x[:, column].std()
+        return np.asarray(spreads)
 
     @cached_property
     def reach(self) -> Array:

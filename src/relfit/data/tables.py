@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.compute.memory import Budget, in_words
-from relfit.compute.rows import LazyRows, held_rows, joined, parts, some_rows, written_columns, written_rows
+from relfit.compute.rows import held_rows, spilled, transposed
 from relfit.data.columns import RawColumn, as_series, frame_names, is_missing, raw_columns
 from relfit.data.files import FileRows, as_file, find_file
 from relfit.data.files.base import reading
@@ -47,14 +47,14 @@ class Cells:
 
     Attributes:
         kind: "number", "date" (seconds since 1970) or "text".
-        held: float64 with NaN where a cell is missing; of text the places of its level, −1 where it is missing. Or rows
-            (n, 1) in a file, with NaN for missing text too.
+        held: float64 with NaN where a cell is missing; of text the places of its level, −1 where it is missing. Cells
+            in a mapped file are float64 for text too, with NaN where one is missing.
         levels: of text, the values that differ.
         whole: of whole numbers of which float64 rounds some, the exact range.
     """
 
     kind: str
-    held: NDArray[Any] | LazyRows
+    held: NDArray[Any]
     levels: tuple[str, ...] = ()
     whole: tuple[int, int] | None = None
 
@@ -63,11 +63,10 @@ class Cells:
 
     @property
     def values(self) -> NDArray[Any]:
-        """The cells in memory."""
-        if not isinstance(self.held, LazyRows):
+        """The cells: numbers, or the places of levels."""
+        if self.kind != "text" or self.held.dtype.kind == "i":
             return self.held
-        values = self.held[:][:, 0]
-        return np.where(np.isnan(values), -1.0, values).astype(np.intp) if self.kind == "text" else values
+        return np.where(np.isnan(self.held), -1.0, self.held).astype(np.intp)
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -84,15 +83,6 @@ class Cells:
     def present(self) -> set[str]:
         """Of text, the levels that cells have: there may be others, which a frame or a file names only."""
         return {level for level, count in zip(self.levels, self.counts.tolist(), strict=True) if count}
-
-    def at(self, rows: Any) -> Cells:
-        """The cells of these rows, given by their numbers or as a mask."""
-        numbers = np.flatnonzero(rows) if np.asarray(rows).dtype == bool else rows
-        return replace(self, held=some_rows(self.held, numbers))
-
-    def stored(self, folder: Path) -> Cells:
-        """The same cells in a file in the folder."""
-        return replace(self, held=written_rows([np.where(self.missing, np.nan, self.values)[:, None]], folder))
 
     def as_text(self) -> Cells:
         """The same cells as levels: whole numbers without a decimal point, dates in ISO 8601."""
@@ -115,7 +105,16 @@ class Table:
         return len(next(iter(self.columns.values())))
 
     def __getitem__(self, rows: Any) -> Table:
-        return Table(self.source, {name: cells.at(rows) for name, cells in self.columns.items()})
+        return self._of([cells.held[rows] for cells in self.columns.values()])
+
+    def spilled(self, folder: Path, rows: Any = slice(None)) -> Table:
+        """The same table, or some rows of it, mapped from a file in the folder; one column at a time is held."""
+        columns = (np.where(cells.missing, np.nan, cells.values)[rows] for cells in self.columns.values())
+        return self._of(spilled((cells[None] for cells in columns), folder))
+
+    def _of(self, held: Iterable[NDArray[Any]]) -> Table:
+        columns = zip(self.columns.items(), held, strict=True)
+        return Table(self.source, {name: replace(cells, held=values) for (name, cells), values in columns})
 
     @property
     def names(self) -> list[str]:
@@ -130,15 +129,15 @@ class Table:
         """The same columns under these names."""
         return Table(self.source, dict(zip(names, self.columns.values(), strict=True)))
 
-    def numbers(self) -> Array:
-        """The columns as (n, d), where all of them hold numbers."""
+    def number_columns(self) -> list[Array]:
+        """The columns, all of which must hold numbers."""
         for name, cells in self.columns.items():
             if cells.kind != "number":
                 got = {"text": f"text such as {cells.levels[0]!r:.40}" if cells.levels else "text"}.get(
                     cells.kind, "dates"
                 )
                 raise InputError(f"{self.source}: expected numbers, got {got} in column {name!r}; select other columns")
-        return np.stack([cells.values for cells in self.columns.values()], axis=1)
+        return [cells.values for cells in self.columns.values()]
 
 
 def read_table(
@@ -161,16 +160,14 @@ def read_table(
     where, raw = raw_columns(argument, value)
     if not _are_cells(raw):
         return None
-    columns = {}
-    for name, values in raw or ():
-        cells = cells_of(where, name, values)
-        columns[name] = cells if budget is None else cells.stored(budget.folder)
+    columns = {name: cells_of(where, name, values) for name, values in raw or ()}
     lengths = sorted({len(cells) for cells in columns.values()})
     if len(lengths) > 1:
         return None
     if not lengths[0]:
         raise InputError(f"{where}: expected at least one row, got a header only")
-    return Table(where, columns)
+    table = Table(where, columns)
+    return table if budget is None else table.spilled(budget.folder)
 
 
 def keyed_columns(argument: str, value: Any) -> dict[str, Cells] | None:
@@ -205,14 +202,13 @@ def _are_cells(raw: Sequence[RawColumn] | None) -> bool:
 
 
 def table_of(source: str, rows: Any, folder: Path | None = None) -> Table:
-    """Rows of numbers, an array or `LazyRows`, as a table."""
-    blocks = (rows[part] for part in parts(rows.shape))
-    columns = rows.T if folder is None else written_columns(blocks, folder)
+    """Rows of numbers as a table; with a folder its columns are mapped from a file in it."""
+    columns = rows.T if folder is None else transposed(rows, folder)
     return Table(source, {str(k): Cells("number", column) for k, column in enumerate(columns)})
 
 
 def _stored(file: FileRows, budget: Budget, progress: Progress | None, needed: Collection[str] | None) -> Table | None:
-    """The table in a file, read a part at a time: each column goes to a file of its own.
+    """The table in a file, read a part at a time and mapped from a copy of its columns.
 
     Where some parts of a column are numbers or dates and others are text, all of it is text, and is read again.
     """
@@ -230,15 +226,13 @@ def _stored(file: FileRows, budget: Budget, progress: Progress | None, needed: C
             # What is text in some parts only may be refused, which takes all of its levels.
             whole = None if needed is None else {*needed, *as_text}
             blocks = (_coded(where, part, found, as_text, budget, whole) for part in itertools.chain([first], read))
-            files = written_columns(counted(progress, where, blocks), budget.folder)
-        if not len(files[0]):
+            rows = spilled(counted(progress, where, blocks), budget.folder)
+        if not len(rows):
             raise InputError(f"{where}: expected at least one row, got a header only")
         mixed = _mixed(found)
         if not mixed:
-            return _table(where, files, found)
+            return _table(where, transposed(rows, budget.folder), found)
         as_text |= mixed
-        for rows in files:
-            Path(rows.path).unlink()
 
 
 def table_in_parts(
@@ -264,14 +258,14 @@ def table_in_parts(
             yield _coded(where, [(name, columns[name]) for name in names], found, (), budget, needed)
 
     read = counted(progress, where, blocks())
-    held: Any = held_rows(read).T if budget is None else written_columns(joined(read), budget.folder)
+    rows = held_rows(read) if budget is None else spilled(read, budget.folder)
     for name in sorted(_mixed(found)):
         raise InputError(
             f"{where}: expected one type in column {name!r}, got numbers or dates and text; convert it first"
         )
-    if not len(held[0]):
+    if not len(rows):
         raise InputError(f"{where}: expected at least one row, got none")
-    return _table(where, held, found)
+    return _table(where, rows.T if budget is None else transposed(rows, budget.folder), found)
 
 
 @dataclass
@@ -289,12 +283,10 @@ def _mixed(found: Mapping[str, _Found]) -> frozenset[str]:
 
 
 def _table(where: str, held: Iterable[Any], found: Mapping[str, _Found]) -> Table:
-    """The table of columns that `_coded` has made."""
+    """The table of columns (d, n) that `_coded` has made."""
     columns = {}
     for (name, column), values in zip(found.items(), held, strict=True):
         kind = next(iter(column.kinds), "number")
-        if kind == "text" and not isinstance(values, LazyRows):
-            values = np.where(np.isnan(values), -1.0, values).astype(np.intp)
         columns[name] = Cells(kind, values, tuple(column.levels), column.whole)
     return Table(where, columns)
 

@@ -119,10 +119,10 @@ def row_orders(
 def take(data: Data, rows: Mapping[str | None, Rows]) -> Data:
     """The data with these rows only, of the reference (key None) and of every sample."""
     models: dict[str, Array | Density] = {
-        name: model if isinstance(model, Density) else some_rows(model, rows[name])
+        name: model if isinstance(model, Density) else some_rows(model, rows[name], data.folder)
         for name, model in data.models.items()
     }
-    return replace(data, reference=some_rows(data.reference, rows[None]), models=models)
+    return replace(data, reference=some_rows(data.reference, rows[None], data.folder), models=models)
 
 
 def make_groups(labels: Any, data: Data, dependence: Dependence, estimator: Estimator) -> Groups:

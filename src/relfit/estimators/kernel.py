@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from relfit.compute.rows import LazyRows, parts
+from relfit.compute.rows import parts
 from relfit.data.load import Data
 from relfit.data.structure import fine_structure
 from relfit.estimators.base import EstimateSettings, Kind, sample_name, samples_of
@@ -178,10 +178,9 @@ def _tensor(numbers: bytes, device: str) -> Any:
 
 
 def in_parts(x: Any, centre: Array | float) -> Iterator[Any]:
-    """All rows, shifted: at once if they are an array, otherwise a part at a time."""
-    if isinstance(x, np.ndarray):
-        return iter([shifted(x, centre)])
-    return (shifted(x[part], centre) for part in parts(x.shape, None if isinstance(x, LazyRows) else _TENSOR_NUMBERS))
+    """All rows, shifted, a part at a time."""
+    numbers = None if isinstance(x, np.ndarray) else _TENSOR_NUMBERS
+    return (shifted(x[part], centre) for part in parts(x.shape, numbers))
 
 
 def largest_norm(data: Data, kernel: Kernel) -> float:

@@ -18,7 +18,7 @@ from scipy.linalg import block_diag, qr, solve_triangular
 
 from relfit.compute.backend import Backend, Job, Points, Products
 from relfit.compute.reduce import Patch, Runtime, Sums, kernel_key, matrix_sums
-from relfit.compute.rows import LazyRows, parts
+from relfit.compute.rows import parts
 from relfit.data.load import Data
 from relfit.data.models import Density, scores_of, stored_scores
 from relfit.estimators import base
@@ -316,8 +316,8 @@ class Densities(base.Kind):
 
 
 def all_scores(name: str, density: Density, x: Any, settings: EstimateSettings) -> Any:
-    """The scores at all rows: in memory, or in a file if the rows are in files."""
-    if isinstance(x, LazyRows) and settings.folder is not None:
+    """The scores at all rows: in memory, or in a file where memory is bounded."""
+    if settings.folder is not None:
         return stored_scores(name, density, x, settings.folder)
     return scores_of(name, density, x)
 

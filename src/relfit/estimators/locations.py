@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from relfit.compute.rows import LazyRows, some_rows
+from relfit.compute.rows import some_rows
 from relfit.data.arrays import as_rows
 from relfit.data.load import Data, require_rows
 from relfit.data.models import scores_of, stored_scores
@@ -384,8 +384,8 @@ def _estimator(data: Data, rows: RowsOf, settings: EstimateSettings) -> Callable
 
 def _scores(data: Data, rows: Chunked, settings: EstimateSettings) -> Scores:
     """The scores of every model at a part of the rows, from a file, from memory or evaluated anew."""
-    if isinstance(data.reference, LazyRows) and settings.folder is not None:
-        x = data.reference if rows.kept is None else some_rows(data.reference, rows.kept)
+    if settings.folder is not None:
+        x = data.reference if rows.kept is None else some_rows(data.reference, rows.kept, settings.folder)
         stored = [stored_scores(name, density, x, settings.folder) for name, density in data.densities.items()]
         return lambda part: [scores[part] for scores in stored]
 

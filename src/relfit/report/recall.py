@@ -202,7 +202,7 @@ def _taken(comparison: Comparison, data: Data, rows: Mapping[str | None, Rows]) 
         return _prepared(comparison, sample[rows[name]])
 
     models = {name: model if isinstance(model, Density) else some(name, model) for name, model in data.models.items()}
-    rows_taken = replace(data, reference=some(None, data.reference), models=models, device=None)
+    rows_taken = replace(data, reference=some(None, data.reference), models=models, device=None, folder=None)
     return rows_taken if data.kind == "samples" else replace(rows_taken, encoding=comparison.encoding)
 
 

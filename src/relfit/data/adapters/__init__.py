@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from relfit.compute.rows import LazyRows
 from relfit.data.adapters.scipy_sklearn import (
     scipy_density,
     scipy_mass,
@@ -46,7 +45,7 @@ def adapt(value: Any, dim: int, *, likelihood: bool = False) -> Density | None:
     >>> adapt(np.ones((3, 2)), dim=2) is None
     True
     """
-    if value is None or isinstance(value, Sample | LazyRows | np.ndarray | str | list | tuple | dict):
+    if value is None or isinstance(value, Sample | np.ndarray | str | list | tuple | dict):
         return None
     given = isinstance(value, Density)
     recognisers = (*(UNSMOOTH if likelihood else ()), *DENSITIES, _log_prob_object)

@@ -1,7 +1,7 @@
 """Numeric arrays from files. Nothing is ever unpickled, and no library is imported that the file does not need.
 
 A format is one file in this folder that defines a `Format`, and one entry in `FORMATS`: the readers here, reading under
-a memory budget (`relfit.data.arrays.open_rows`) and the command line follow. CONTRIBUTING.md has the recipe.
+a memory budget (`relfit.data.arrays.spilled_rows`) and the command line follow. CONTRIBUTING.md has the recipe.
 """
 
 from __future__ import annotations

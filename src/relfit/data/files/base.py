@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.rows import LazyRows
 from relfit.util.arrays import two_dimensional
 from relfit.util.errors import InputError
 from relfit.util.files import note_read
@@ -57,14 +56,13 @@ class Format:
             whose columns never have names.
         parts: reads the selected rows as consecutive blocks, and may hold the given number of bytes; None for a format
             that can only be read whole.
-        open: opens the selected rows in place, where their order in the file allows it, or else copies them to the
-            given folder; None for a format whose rows cannot be located without reading what precedes them.
         labels: reads the labels in a file that holds nothing else; None if `read` does that.
         label_column: reads one column, selected by its name, as labels that may be text; None if `read` does that.
         column_parts: reads the selected columns with their names, text and missing cells among them, in consecutive
             parts, of which the first has no rows; nothing for a file without names. Text in the columns named stays
             text where all of a part looks like numbers. None for a format whose columns never have names.
-        unpacked_size: the size in bytes of the largest array in a file; None if it is at most the size of the file.
+        unpacked_size: the bytes of memory that the largest array in a file takes, 0 if it is mapped; None if they are
+            at most the size of the file.
         is_folder: recognises a folder that holds this format, whatever its name; None for a format of plain files.
         several_arrays: True if one file can hold several arrays, of which one is selected as ``file.npz:name``.
     """
@@ -73,7 +71,6 @@ class Format:
     read: Callable[[Selection], NDArray[Any]]
     names: Callable[[Path], list[str] | None] | None = None
     parts: Callable[[Selection, int], Iterator[NDArray[Any]]] | None = None
-    open: Callable[[Selection, Path], LazyRows] | None = None
     labels: Callable[[Path], NDArray[Any]] | None = None
     label_column: Callable[[Path, str], LabelColumn] | None = None
     column_parts: Callable[[Selection, Collection[str]], Iterator[list[tuple[str, Any]]]] | None = None

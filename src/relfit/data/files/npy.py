@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.compute.memory import require_room
-from relfit.compute.rows import PART_NUMBERS, StoredRows, bare_rows, kept_type, parts, written_rows
-from relfit.data.files.base import Format, Selection, column_positions, one_of, take_columns
-from relfit.util.arrays import numeric_rows
+from relfit.data.files.base import Format, Selection, one_of, take_columns
 from relfit.util.errors import InputError
 
 _ARRAY, _ARCHIVE = b"\x93NUMPY", b"PK"
@@ -32,35 +29,6 @@ def _map_npy(path: Path) -> NDArray[Any]:
         return np.lib.format.open_memmap(path, mode="r")
     except ValueError as error:
         raise _refusal(path, error) from None
-
-
-def _open_npy(selection: Selection, folder: Path) -> StoredRows:
-    """The rows in their file if all columns are selected and the array is C-ordered, else a copy in the folder."""
-    path = selection.path
-    mapped = numeric_rows(path, _map_npy(path))
-    positions = column_positions(selection, None, mapped.shape[1])
-    if not mapped.flags.c_contiguous:
-        return written_rows(fortran_parts(path, mapped.dtype, mapped.shape, mapped.offset, positions), folder)
-    rows = bare_rows(path, mapped.dtype, mapped.shape, mapped.offset)
-    if selection.columns is None:
-        return rows
-    dtype = kept_type(mapped.dtype)
-    return written_rows((rows[part][:, positions].astype(dtype) for part in parts(rows.shape)), folder)
-
-
-def fortran_parts(
-    path: Path | str, dtype: np.dtype[Any], shape: tuple[int, int], offset: int, positions: Sequence[int]
-) -> Iterator[NDArray[Any]]:
-    """Blocks of the rows of a file that holds one column after the other."""
-    with open(path, "rb") as stream:
-        # The rows of a block are spread over the whole file: the fewer blocks the better.
-        for part in parts((shape[0], len(positions)), 4 * PART_NUMBERS):
-            block = np.empty((len(positions), part.stop - part.start), dtype)
-            for column, k in zip(block, positions, strict=True):
-                stream.seek(offset + (k * shape[0] + part.start) * dtype.itemsize)
-                if stream.readinto(column.view(np.uint8).data) != column.nbytes:
-                    raise InputError(f"{path}: ends before its last row; write it again")
-            yield block.T
 
 
 def _read_npz(selection: Selection) -> NDArray[Any]:
@@ -104,5 +72,9 @@ def _refusal(path: Path, error: ValueError) -> ValueError:
     return InputError(f"{path}: {_PICKLE}") if objects else error
 
 
-NPY = Format((".npy",), lambda selection: take_columns(selection, _map_npy(selection.path)), open=_open_npy)
+NPY = Format(
+    (".npy",),
+    lambda selection: take_columns(selection, _map_npy(selection.path)),
+    unpacked_size=lambda _: 0,
+)
 NPZ = Format((".npz",), _read_npz, unpacked_size=_largest_array, several_arrays=True)
