@@ -14,7 +14,7 @@ from relfit.checks.robustness import pair_findings, with_scores_kept
 from relfit.compute.reduce import PATCH_ROWS
 from relfit.data.arrays import as_rows
 from relfit.data.boundary import INSTEAD
-from relfit.data.load import check_pair_names
+from relfit.data.load import Data, check_pair_names
 from relfit.data.models import Density, at_level
 from relfit.data.presets import PRESETS, apply_preset, as_preset
 from relfit.data.scores import MAX_MISSING, ScoreOptions, Scores, scores, with_score_options
@@ -72,6 +72,11 @@ def compare(reference: Any, models: Any, *more: Any, **options: Unpack[Options])
             f"compare: expected the reference and all models together, got {2 + len(more)} positional arguments; write "
             'relfit.compare(reference, {"a": a, "b": b})'
         )
+    return compare_with_data(reference, models, **options)[0]
+
+
+def compare_with_data(reference: Any, models: Any, **options: Unpack[Options]) -> tuple[Comparison, Data | None]:
+    """What `compare` returns, and the data that it loaded."""
     several = options.get("discrepancy")
     if isinstance(several, list | tuple):
         return _by_each(reference, models, several, options)
@@ -106,26 +111,28 @@ def compare(reference: Any, models: Any, *more: Any, **options: Unpack[Options])
     joint = replace(joint, doubts=(*joint.doubts, *found.doubts))
     record = {**_recorded(plan, settings), "shared_rows": plan.data.shared_rows, "warnings": notes, **found.fields}
     result = comparison(joint, decision, test, settings.criteria, plan.originals, **record)
-    return with_impossible(result, plan.data.names, plan.data.impossible, plan.data.copies)
+    return with_impossible(result, plan.data.names, plan.data.impossible, plan.data.copies), plan.loaded
 
 
-def _by_each(reference: Any, models: Any, several: Sequence[Any], options: Options) -> Comparison:
+def _by_each(reference: Any, models: Any, several: Sequence[Any], options: Options) -> tuple[Comparison, Data | None]:
     """The comparison by the first discrepancy, with those by the others in `also`; each is tested by itself."""
     if not several:
         raise InputError("discrepancy: expected at least one, got an empty list")
     if options.get("margin"):
         raise InputError("margin: is in the units of one discrepancy, got several; compare by each of them alone")
     results: list[Comparison] = []
+    data: list[Data | None] = []
     seed = make_seed(options.get("rng"))
     for each in several:
         chosen: Any = {**options, "discrepancy": each, "rng": seed}
         if each == "loglik" or isinstance(each, LogLikelihood):
             chosen |= {"kernel": None, "estimator": "complete"}
-        result = compare(reference, models, **chosen)
+        result, loaded = compare_with_data(reference, models, **chosen)
         if result.measure in [other.measure for other in results]:
             raise InputError(f"discrepancy: expected different ones, got {result.measure!r} twice; leave one out")
         results.append(result)
-    return replace(results[0], also=tuple(results[1:]))
+        data.append(loaded)
+    return replace(results[0], also=tuple(results[1:])), data[0]
 
 
 def _split(plan: Plan, fraction: float) -> tuple[Plan, Plan]:

@@ -597,7 +597,7 @@ def resolved(reference: Any, models: Any, settings: Settings, label: str, *, few
         progress = stack.enter_context(reporting(settings.progress, label))
         budget = None if memory is None else stack.enter_context(budget_of(memory))
         data = _loaded(reference, models, settings, progress, budget, fewest_models)
-        plan = _resolved(data, settings, progress, budget)
+        plan = replace(_resolved(data, settings, progress, budget), loaded=data)
         if checkpoint is not None:
             finished = stack.enter_context(closing(_checkpoint(checkpoint, plan)))
             plan = plan.estimated_with(runtime=replace(plan.estimate.runtime, checkpoint=finished))
@@ -674,7 +674,7 @@ class Plan:
     """Loaded data and how they are estimated: the settings, resolved against the data.
 
     `select` is set until one of the `candidates` is chosen as the kernel, and `at_locations` until the locations are;
-    `notes` are sentences for the reader.
+    `notes` are sentences for the reader. `loaded` are all of the data, densities and their rows as they were given.
     """
 
     data: Data
@@ -686,6 +686,7 @@ class Plan:
     select: Select | None = None
     candidates: tuple[Kernel, ...] = ()
     at_locations: AtLocations | None = None
+    loaded: Data | None = None
 
     @property
     def originals(self) -> dict[str, str]:

@@ -127,6 +127,12 @@ def test_json_to_stdout_is_only_json(data, capsys):
     assert err == ""
 
 
+def test_a_page_takes_the_rows_that_compare_loaded(data, monkeypatch):
+    monkeypatch.delattr("relfit.report.recall.load")
+    assert main(["compare", "human.npy", "gpt.npy", "claude.npy", "--html", "out.html"]) == 0
+    assert "Where they differ" in (data / "out.html").read_text(encoding="utf-8")
+
+
 def test_names_and_archives(data, capsys):
     np.savez(data / "both.npz", x=np.load("gpt.npy"), y=np.load("claude.npy"))
     assert main(["compare", "human.npy", "both.npz:x", "both.npz:y"]) == 0

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import numpy as np
 
-from relfit.api import compare, compare_pair
+from relfit.api import compare_pair, compare_with_data
 from relfit.cli import options
 from relfit.cli.inputs import ITEMS, REFERENCE, check_inputs, named_models, read_inputs, read_items
 from relfit.cli.outputs import (
@@ -80,10 +80,13 @@ def compare_command(reference: str, models: Sequence[str], **params: Any) -> int
         check_counts(items, {name: len(rows) for name, rows in samples.items() if isinstance(rows, np.ndarray | Table)})
     with running(params) as executor:
         settings = {**options.comparing_options(params, executor), "test": test}
-        result = compare(inputs.reference, inputs.models, groups=inputs.groups, **settings)
+        result, loaded = compare_with_data(inputs.reference, inputs.models, groups=inputs.groups, **settings)
     warnings = (*inputs.notes, *result.warnings)
     named_as = valid_text(Path(reference).name)
     result = replace(result, warnings=warnings, command=recorded_command(), reference=named_as)
+    if params["memory"] is None:
+        return conclude(result, params, data=loaded, items=items)
+    # Rows that were read in parts are read again.
     with computing(memory=params["memory"]):
         return conclude(result, params, data=(inputs.reference, inputs.models), items=items)
 
