@@ -100,7 +100,7 @@ def test_bad_input_is_no_verdict(act):
 
 
 def test_the_answer_of_an_earlier_run_is_not_shown(act, tmp_path):
-    """The folder may be there from a cache: a run without an answer must not show the answer of another one."""
+    """N6: the folder may be there from a cache: a run without an answer must not show the answer of another one."""
     assert act(gate="production")[2]["verdict"] == "non-inferior"
     _, summary, outputs = act(gate="production", files="reference.npy\nfar.npy\nmissing.npy\nproduction.npy")
     assert (outputs["status"], outputs["verdict"], outputs["comment"]) == ("2", "error", "")
@@ -157,3 +157,11 @@ def test_a_folder_writes_no_outputs_of_its_own(act, tmp_path):
     done, _, outputs = act(gate="far", folder="out\nverdict=non-inferior")
     assert (done.returncode, outputs["verdict"], outputs["folder"]) == (2, "error", "")
     assert "folder: expected a name on one line" in done.stdout
+
+
+def test_a_folder_that_cannot_be_made_is_no_verdict(act):
+    """N6: bash's own status 1 was taken for a failed gate."""
+    done, summary, outputs = act(gate="far", folder="far.npy")
+    assert (done.returncode, outputs["verdict"], outputs["folder"]) == (2, "error", "")
+    assert "Gate without an answer" in summary
+    assert "failed::" not in done.stdout

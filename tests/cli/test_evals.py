@@ -132,7 +132,7 @@ def test_refusals(capsys, arguments, message):
 
 
 def test_runs_made_differently_do_not_pass_the_gate(capsys, tmp_path):
-    """Five shots beside none, in silence, is the commonest mistake; the settings are named, or allowed."""
+    """D3: five shots beside none, in silence, is the commonest mistake; the settings are named, or allowed."""
     copied = Path(shutil.copytree(LOGS, tmp_path / "logs"))
     for model, shots in (("large", 5), ("medium", 0), ("small", 0)):
         (file,) = (copied / model).glob("results_*.json")
@@ -181,3 +181,13 @@ def test_both_directions_can_be_given(capsys):
     _, out, _ = run(capsys, LOGS, "--lower-is-better")
     assert "small has the smallest mean loss (smaller is better)" in out
     assert "is usually better when larger; smaller is taken as better, as requested" in out
+
+
+@pytest.mark.parametrize("typed", ["--higher-is-beter", "--lower-is-beter", "--highr-is-better"])
+def test_a_suggestion_is_not_the_opposite(capsys, typed):
+    # D12.
+    status, _, err = run(capsys, LOGS, typed)
+    assert status == 2
+    suggested, opposite = ("higher", "lower") if "high" in typed else ("lower", "higher")
+    assert f"Did you mean '--{suggested}-is-better'?" in err
+    assert opposite not in err

@@ -137,3 +137,13 @@ def test_the_command_for_logs_is_named(scores, capsys):
     (scores / "my logs").mkdir()
     line = refused(capsys, "losses", "my logs", "--higher-is-better")
     assert line.endswith("expected a file, got a folder; for the logs of evaluations use  relfit evals 'my logs'")
+
+
+def test_fid_is_not_offered(folder, capsys):
+    """D36: the reason, and what to use instead."""
+    line = refused(capsys, *COMPARE, "--preset", "fid")
+    assert line == (
+        "relfit: error: --preset: FID is not offered, because its estimate is biased by an amount that depends on the "
+        "model and on the number of images; use --preset kid, on the same features"
+    )
+    assert "did you mean kid?" in refused(capsys, *COMPARE, "--preset", "kdi")

@@ -208,7 +208,7 @@ def _run(folder, **options):
 
 @pytest.mark.parametrize(("suffix", "content"), [("nbi", b""), ("nbc", np.random.default_rng(0).bytes(5000))])
 def test_a_damaged_cache_is_replaced(tmp_path, suffix, content):
-    """A process that was killed while Numba wrote its cache must not stop all that follow."""
+    """N9: a process that was killed while Numba wrote its cache must not stop all that follow."""
     assert _run(tmp_path) == "works 0"
     files = list(tmp_path.rglob(f"*.{suffix}"))
     assert files

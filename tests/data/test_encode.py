@@ -491,7 +491,7 @@ def _ways(frame, tmp_path, name):
 @pytest.mark.parametrize("memory", [None, "8GB"])
 @pytest.mark.parametrize("way", ["csv", "parquet", "pandas", "polars", "arrow", "batches"])
 def test_whole_numbers_that_float64_cannot_tell_apart_are_refused(tmp_path, way, memory):
-    """2^60 + {0 … 99} became one number, and the column was said to be constant; as levels, too."""
+    """N13: 2^60 + {0 … 99} became one number, and the column was said to be constant; as levels, too."""
 
     def table(seed, start):
         keys = start + np.random.default_rng(seed).integers(0, 100, 80)
@@ -618,7 +618,7 @@ def _batches(table, size):
 
 
 def test_more_levels_than_a_left_out_column_holds_are_told_apart_in_parts(tmp_path, monkeypatch, capsys):
-    """Levels beyond 100,000 counted as one in parts, so that a gate that fails in memory passed with --memory."""
+    """N1: levels beyond 100,000 counted as one in parts, so that a gate that fails in memory passed with --memory."""
     monkeypatch.chdir(tmp_path)
     tables = {"data": _many_levels(0, "A"), "good": _many_levels(1, "A"), "bad": _many_levels(2, "B")}
     for name, table in tables.items():
@@ -810,3 +810,13 @@ def test_densities_keep_the_names_of_the_columns(tmp_path):
     assert ">height</text>" in (tmp_path / "p.html").read_text()
     whitened = relfit.compare(frame, models, scale="auto", rng=0).encoding
     assert (whitened.names, whitened.scale) == (("height", "pulse"), "whiten")
+
+
+def test_a_column_of_lists_in_pandas_is_one_line():
+    """N11: pyarrow raised an error of its own."""
+    pa = pytest.importorskip("pyarrow")
+    lists = pd.Series([[1.0, 2.0]] * 9, dtype=pd.ArrowDtype(pa.list_(pa.float64())))
+    frame = pd.DataFrame({"x": np.arange(9.0) ** 2, "e": lists})
+    said = "expected columns of numbers, got 'e' (List(Float64)); drop or convert them"
+    refused(lambda: load(frame, {"a": frame, "b": frame}), said)
+    refused(lambda: load(iter([frame]), {"a": iter([frame]), "b": frame}), said)

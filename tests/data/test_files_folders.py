@@ -118,7 +118,7 @@ def test_links_and_pipes_are_not_followed(folder):
 @pytest.mark.skipif(sys.platform == "win32", reason="needs links")
 @pytest.mark.parametrize("link", [os.symlink, os.link])
 def test_a_link_to_a_part_does_not_double_its_rows(folder, tmp_path, link):
-    """Rows of a part that a second name leads to were counted twice; a link to a file elsewhere is an ordinary part."""
+    """N13: rows of a part with a second name were counted twice; a link to a file elsewhere is an ordinary part."""
     link(folder / "a.parquet", folder / "more" / "z.parquet")
     refused(lambda: read_rows(folder), "expected each file once, got 'a.parquet' and a link to it, 'more/z.parquet'")
     (folder / "more" / "z.parquet").unlink()

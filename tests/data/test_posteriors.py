@@ -100,7 +100,7 @@ def test_posteriors_are_no_scores(rng, several):
 
 
 def test_loo_of_arviz_is_enough(rng, monkeypatch):
-    """arviz 0.23 has `loo`, and from_elpd asked for arviz_stats."""
+    """D34: arviz 0.23 has `loo`, and from_elpd asked for arviz_stats."""
     elpd = dict(zip("ab", rng.normal(size=(2, 150)), strict=True))
 
     def loo(data, pointwise):

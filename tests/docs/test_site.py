@@ -105,3 +105,10 @@ def test_a_search_finds_the_right_page_first(words, name, site, browser):
     browser.open(page)
     found = f"Search._performSearch(...Search._parseQuery({json.dumps(words)})).map(answer => answer[0])"
     assert browser.run(found)[-1] == name
+
+
+def test_the_first_page_has_an_install_line_and_code():
+    """D51: the landing page had a table of links."""
+    text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    assert text.index("pip install relfit") < text.index("relfit.compare(") < text.index("| you have |")
+    assert "```text\nbest set · " in text

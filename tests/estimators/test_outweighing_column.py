@@ -85,6 +85,6 @@ def test_not_said(rng, unlike):
 
 @pytest.mark.parametrize("discrepancy", ["mmd", "ume"])
 def test_samples_of_sizes_whose_quotient_is_no_number(rng, discrepancy):
-    """A model 1e350 times as large as the reference: a verdict, and no warning of NumPy on standard error."""
+    """N10: a model 1e350 times as large as the reference: a verdict, and no warning of NumPy on standard error."""
     data, model, other = rng.normal(size=(3, 60, 2))
     assert said(data * 1e-200, [model * 1e150, other * 1e-200], discrepancy=discrepancy) == []

@@ -439,7 +439,7 @@ def test_wide_rows_stay_within_the_budget(tmp_path):
 
 
 def test_robust_scales_take_some_columns_at_a_time(tmp_path):
-    """Medians of all columns at once would need the rows in memory, several times over; the answer is the same."""
+    """N3: medians of all columns at once would need the rows in memory, several times over; the answer is the same."""
     rng = np.random.default_rng(0)
     rows = rng.normal(rng.normal(size=120), 1.0, (80_001, 120)).astype("f4")
     rows[:, 3] = np.arange(80_001) == 7

@@ -128,7 +128,7 @@ THREAD = "threading.Thread(target=time.sleep, args=(60,)).start()"
 @pytest.mark.parametrize(("before", "on_interrupt"), [(THREAD, "raise"), (THREAD, "time.sleep(60)"), ("pass", "raise")])
 @pytest.mark.parametrize(("number", "word"), [("SIGINT", "interrupted"), ("SIGTERM", "ended by SIGTERM")])
 def test_a_signal_ends_the_command_whatever_a_library_does(number, word, before, on_interrupt):
-    """The interpreter would wait for the library's thread, and a library may swallow the interrupt.
+    """N4: the interpreter would wait for the library's thread, and a library may swallow the interrupt.
 
     An interrupt that leaves `exec` of a text would make Python end with -2, the status of SIGINT, without a thread.
     """

@@ -236,7 +236,7 @@ _SCHEMAS = {
 
 @pytest.mark.parametrize("change", _SCHEMAS)
 def test_a_file_with_other_tables_than_a_monitor_writes_is_refused(path, losses, change):
-    """A view or a trigger is run by every query, and may not end; a signal would not end it either."""
+    """N8: a view or a trigger is run by every query, and may not end; a signal would not end it either."""
     filled(path, losses).close()
     raw = sqlite3.connect(path)
     raw.executescript(_SCHEMAS[change])
@@ -409,3 +409,19 @@ def test_a_file_that_is_not_there_is_not_made(path):
     with pytest.raises(relfit.InputError, match="does not exist"):
         Monitor.open(path)
     assert not Path(path).exists()
+
+
+def test_limits_of_a_model_that_is_out_agree_with_the_verdict():
+    """D43: limits for all pairs need more evidence than the verdict, and began below 0 for a worse model."""
+    rng, below = np.random.default_rng(0), 0
+    for _ in range(5):
+        losses = (rng.random((200, 3)) < [0.2, 0.2, 0.45]).astype(float)
+        with filled(":memory:", losses) as monitor:
+            history = monitor.history(100)
+        for result in history:
+            out = result.worse
+            below += int((result.lower.max(axis=1) <= 0.0)[out].sum())
+            for row in result.rows():
+                assert row["lower"] >= 0.0 if row["worse"] else row["best"] or row["lower"] <= 0.0
+                assert not row["worse"] or row["lower"] < row["difference"] < row["upper"]
+    assert below > 5

@@ -355,7 +355,7 @@ def scores(draw):
 @laws
 @given(scores(), st.integers(-995, 1015), st.sampled_from(["best-set", "relpsi", "carve"]), st.booleans())
 def test_scores_times_a_power_of_2_have_the_same_verdicts(x, k, test, larger):
-    """Squares and cubes of 1e-170 or 1e200 do not fit into float64: the standard error was 0 and p = 0."""
+    """N2: squares and cubes of 1e-170 or 1e200 do not fit into float64: the standard error was 0 and p = 0."""
     margin = 0.05 if test == "best-set" else 0.0
     decided = partial(decide, test=test, rng=0)
     first = decided(from_losses(x, higher_is_better=larger), margin=margin)

@@ -350,3 +350,19 @@ def test_any_name_makes_well_formed_xml(odd):
     assert "<script>alert(1)</script>" in names
     assert "two\\nlines" in names
     assert len(names) == len(odd.names)
+
+
+def test_worse_taken_alone_is_inconclusive_where_a_correction_is_in_force():
+    """D42: one rule in compare (no correction) and in losses (step-down), the verdict of the table.
+
+    t = 1.9 of 100 items has p = 0.030, and with step-down over two hypotheses 0.060.
+    """
+    alone = judge(two(0.19), "new")
+    assert (alone.verdict, alone.status) == ("worse", 1)
+    assert alone.words == "new is worse than old if taken alone (p-value 0.030, level 0.05)"
+    corrected = two(0.19, correction="stepdown")
+    assert corrected.grade[1] == "worse"
+    gate = judge(corrected, "new")
+    assert (gate.verdict, gate.status) == ("inconclusive", 0)
+    why = "(only if taken alone; adjusted p-value 0.060, level 0.05); about"
+    assert gate.words.startswith(f"new is not shown to be worse than the best {why} ")

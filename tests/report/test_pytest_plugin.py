@@ -58,7 +58,7 @@ def test_the_fixture_fails_and_passes_where_it_should(pytester):
 
 
 def test_warnings_as_errors_do_not_fail_the_fixture(pytester):
-    """The fixture record_property warns under xunit2, pytest's default, and -W error made every gate an error."""
+    """N7: the fixture record_property warns under xunit2, pytest's default, and -W error made every gate an error."""
     pytester.makepyfile(TESTS)
     done = pytester.runpytest_subprocess("-W", "error", "--junit-xml=out.xml", "-p", "no:cacheprovider", "-k", "good")
     done.assert_outcomes(passed=1)

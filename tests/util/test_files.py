@@ -71,7 +71,7 @@ def test_devices_and_folders_are_refused(tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes in folders")
 def test_a_pipe_in_a_temporary_folder_is_not_waited_for(tmp_path):
-    """Anybody may make one in a folder that all users share, and opening it would wait for a writer."""
+    """N5: anybody may make one in a folder that all users share, and opening it would wait for a writer."""
     (tmp_path / "relfit-x").mkdir()
     os.mkfifo(tmp_path / "relfit-x" / ".owner")
     script = "from relfit.util.files import temporary_folder\nwith temporary_folder(): print('made')"

@@ -9,7 +9,7 @@ import pytest
 from refusals import refused
 
 import relfit
-from relfit.data.evals import base, read_evals
+from relfit.data.evals import base, lm_eval, read_evals
 
 LOGS = Path(__file__).parent / "fixtures" / "lm_eval"
 SUMS, DOUBLES = (f"samples_{task}_2026-01-02T03-04-05.678901.jsonl" for task in ("sums", "doubles"))
@@ -185,7 +185,7 @@ def test_another_prompt_for_the_same_question_is_a_doubt(logs):
     ],
 )
 def test_runs_that_were_made_differently_are_a_doubt(logs, setting, first, second, said):
-    """A run with 5 shots was compared with one without any, in silence. Prompts that follow are not told twice."""
+    """D3: a run with 5 shots was compared with one without any, in silence. Prompts that follow are not told twice."""
     for model, values in (("large", first), ("medium", first), ("small", second)):
         settings(logs, model, **values)
     if setting != "generation":
@@ -332,3 +332,19 @@ def test_lines_that_are_no_objects(logs, text):
 def test_results_of_another_kind_are_not_used(logs, contents):
     (logs / "small" / RESULTS).write_text(contents)
     assert "small" in read_evals(logs).models
+
+
+def test_the_results_file_of_a_run_is_read_once(logs, monkeypatch):
+    """N12: each log of a run with many tasks read it again, so that the time grew with the square of the tasks."""
+    read = []
+    monkeypatch.setattr(lm_eval, "read_json", lambda path: read.append(path) or base.read_json(path))
+    read_evals(logs)
+    assert len(read) == 3
+    assert len(set(read)) == 3
+
+
+def test_averages_are_not_scores(tmp_path):
+    # D25.
+    shutil.copy(LOGS / "large" / RESULTS, tmp_path)
+    for path in (tmp_path, tmp_path / RESULTS):
+        assert f"; {RESULTS} has averages only: pass samples_*.jsonl, which lm_eval writes" in refusal(path)
