@@ -236,7 +236,7 @@ def test_failures_without_traceback(data, capsys, monkeypatch, error, status, sa
     def fail(*_args, **_settings):
         raise error
 
-    monkeypatch.setattr(compare_file, "compare", fail)
+    monkeypatch.setattr(compare_file, "compare_with_data", fail)
     assert main(["compare", "human.npy", "gpt.npy", "claude.npy", "--json", "a.json"]) == status
     out, err = capsys.readouterr()
     assert out == ""
@@ -261,13 +261,13 @@ def test_errors_name_the_option_that_was_typed(data, capsys, monkeypatch, option
     def fail(*_args, **_settings):
         raise relfit.InputError(message)
 
-    monkeypatch.setattr(compare_file, "compare", fail)
+    monkeypatch.setattr(compare_file, "compare_with_data", fail)
     assert main(["compare", "human.npy", "gpt.npy", "claude.npy", *options]) == 2
     assert capsys.readouterr().err == f"relfit: error: {said}\n"
 
 
 def test_a_crash_does_not_look_like_a_failed_gate(data, capsys, monkeypatch):
-    monkeypatch.setattr(compare_file, "compare", lambda *_args, **_settings: 1 / 0)
+    monkeypatch.setattr(compare_file, "compare_with_data", lambda *_args, **_settings: 1 / 0)
     assert main(["compare", "human.npy", "gpt.npy", "claude.npy"]) == 70
     assert "ZeroDivisionError" in capsys.readouterr().err
 
@@ -382,7 +382,7 @@ def test_refused_before_computing(data, capsys, monkeypatch):
     def never(*_args, **_settings):
         raise AssertionError("computed")
 
-    monkeypatch.setattr(compare_file, "compare", never)
+    monkeypatch.setattr(compare_file, "compare_with_data", never)
     files = ["compare", "human.npy", "gpt.npy", "claude.npy"]
     _refused(data, capsys, *files, "--gate", "nobody")
     _refused(data, capsys, *files, "--html", "no/a.html")

@@ -11,7 +11,6 @@ import relfit
 from relfit.cli import inputs as cli_inputs
 from relfit.cli import main
 from relfit.cli.inputs import Inputs, expected_seconds
-from relfit.estimators import cost
 from relfit.util.random import stream
 
 NAMES = ("human", "gpt", "claude")
@@ -197,11 +196,11 @@ def test_the_estimate_counts_pairs(monkeypatch):
 
     The linear estimate evaluates n/2 pairs for each model, in about twice as many values of 8.3 ns each.
     """
-    monkeypatch.setattr(cost, "usable_cores", lambda: 1)
+    monkeypatch.setattr("relfit.estimators.base.usable_cores", lambda: 1)
     x = np.broadcast_to(0.0, (10_000, 2))
     inputs = Inputs(x, {"a": x, "b": x}, ())
     assert expected_seconds(inputs, "complete") == pytest.approx(1.7e-9 * 3.5e8, rel=1e-3)
     assert expected_seconds(inputs, "linear") == pytest.approx(8.3e-9 * 2e4)
-    monkeypatch.setattr(cost, "usable_cores", lambda: 4)
+    monkeypatch.setattr("relfit.estimators.base.usable_cores", lambda: 4)
     assert expected_seconds(inputs, "complete") == pytest.approx(1.7e-9 / 4 * 3.5e8, rel=1e-3)
     assert expected_seconds(Inputs(len, {"a": len}, ()), "complete") == 0.0

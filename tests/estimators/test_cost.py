@@ -20,7 +20,8 @@ def always_worth_while(monkeypatch):
     """Landmarks are considered however short all pairs take."""
     monkeypatch.setattr(landmarks, "FEW_PAIRS", 0)
     monkeypatch.setattr(cost, "LONGEST", 0.0)
-    monkeypatch.setattr(cost, "usable_cores", lambda: 1)
+    for module in ("base", "cost"):
+        monkeypatch.setattr(f"relfit.estimators.{module}.usable_cores", lambda: 1)
 
 
 def features(rng, rows, columns, rank=None):

@@ -246,7 +246,8 @@ def test_auto_is_complete_for_thousands_of_rows_and_landmarks_for_a_million():
 
 
 def test_auto_knows_what_a_device_can_do(monkeypatch):
-    monkeypatch.setattr(cost, "usable_cores", lambda: 2)
+    for module in ("base", "cost"):
+        monkeypatch.setattr(f"relfit.estimators.{module}.usable_cores", lambda: 2)
     assert automatic(10**5)[0].name == "landmarks"
     estimator, why = automatic(10**5, device=True)
     assert estimator == relfit.Complete()
