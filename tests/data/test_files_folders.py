@@ -11,7 +11,8 @@ import relfit
 from relfit.cli import main
 from relfit.compute.memory import Budget
 from relfit.data.arrays import spilled_rows
-from relfit.data.files import FileRows, name_of, read_names, read_rows, split_labels
+from relfit.data.files import FileRows, name_of, read_names, read_rows
+from relfit.data.tables import split_labels
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow reads Parquet files")
 parquet = pytest.importorskip("pyarrow.parquet")

@@ -33,7 +33,7 @@ def test_every_format_is_fuzzed(format):
     """Its rows, whole and in parts, and its labels if it has a reader of its own for them."""
     readers = {target.read for target in TARGETS.values() if format_of(Path(target.file)) is format}
     assert _rows in readers
-    assert format.label_column is None or _labels in readers
+    assert format.column_parts is None or _labels in readers
 
 
 def test_seeds_are_read_or_refused_and_some_are_read(target, tmp_path):

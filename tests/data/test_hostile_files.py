@@ -16,7 +16,8 @@ from refusals import refused
 from relfit.cli.report import read_result
 from relfit.compute.memory import Budget
 from relfit.data.arrays import as_rows, spilled_rows
-from relfit.data.files import read_labels, read_rows, split_labels
+from relfit.data.files import read_rows
+from relfit.data.tables import read_labels, split_labels
 from relfit.features.sources import list_items
 from relfit.paper.data import read_file
 

@@ -14,7 +14,8 @@ from refusals import refused
 
 from relfit.compute.memory import Budget
 from relfit.data.arrays import spilled_rows
-from relfit.data.files import read_rows, split_labels
+from relfit.data.files import read_rows
+from relfit.data.tables import split_labels
 
 pytestmark = pytest.mark.filterwarnings("error")
 

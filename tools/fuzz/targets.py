@@ -16,7 +16,7 @@ import numpy as np
 
 from relfit.compute.memory import Budget
 from relfit.data.arrays import as_rows, spilled_rows
-from relfit.data.files import read_labels, split_labels
+from relfit.data.tables import read_labels, split_labels
 from relfit.features.sources import decode
 from relfit.results.comparison import Comparison
 from relfit.util.errors import InputError

@@ -24,16 +24,14 @@ from relfit.data.files import (
     FileRows,
     format_of,
     name_of,
-    read_labels,
     read_names,
     read_rows,
     split_key,
-    split_labels,
 )
 from relfit.data.files.base import NoSuchColumn, parse_columns
 from relfit.data.load import aligned
 from relfit.data.scores import Scores, scores
-from relfit.data.tables import Table, read_table
+from relfit.data.tables import Table, read_labels, read_table, split_labels
 from relfit.estimators import ESTIMATORS
 from relfit.estimators.cost import DEVICE_CORES, LARGEST_ADDED, duration
 from relfit.estimators.designs import Complete

@@ -27,7 +27,7 @@ from relfit.data.files.base import parse_columns, refuse_not_numeric
 from relfit.data.files.text import ROW_NUMBERS
 from relfit.data.metrics import direction_needed, known_direction, told_direction
 from relfit.data.posteriors import is_inference_data
-from relfit.data.tables import Cells, keyed_columns
+from relfit.data.tables import Cells, keyed_columns, labels_of
 from relfit.util.arrays import Array, Mask, Rows, extremes
 from relfit.util.checks import check_number
 from relfit.util.errors import InputError, way
@@ -530,10 +530,7 @@ def _labels(role: str, cells: Cells) -> NDArray[Any]:
     missing = np.flatnonzero(cells.missing)
     if len(missing):
         raise InputError(f"{role}: expected a value in every row, got none in row {int(missing[0])}")
-    if cells.kind == "number":
-        return np.asarray(cells.values)
-    text = cells.as_text()
-    return np.asarray(np.array(text.levels, dtype=object)[text.values])
+    return labels_of(cells)
 
 
 def _numbers(where: object, columns: Mapping[str, Cells], advice: str) -> Array:

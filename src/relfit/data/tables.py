@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import os
 import re
 import reprlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,10 +24,10 @@ from numpy.typing import NDArray
 from relfit.compute.memory import Budget, in_words
 from relfit.compute.rows import held_rows, spilled, transposed
 from relfit.data.columns import RawColumn, as_series, frame_names, is_missing, raw_columns
-from relfit.data.files import FileRows, as_file, find_file
-from relfit.data.files.base import reading
-from relfit.data.files.text import is_long_key, is_number
-from relfit.util.arrays import Array
+from relfit.data.files import FileRows, as_file, find_file, read_names, read_rows
+from relfit.data.files.base import Selection, column_positions, reading
+from relfit.data.files.text import TEXT, is_long_key, is_number
+from relfit.util.arrays import Array, two_dimensional
 from relfit.util.errors import InputError, way
 from relfit.util.libraries import is_instance
 from relfit.util.progress import Progress, counted
@@ -189,6 +190,42 @@ def keyed_columns(argument: str, value: Any) -> dict[str, Cells] | None:
     if len(lengths) > 1:
         raise InputError(f"{where}: expected columns of one length, got {lengths[0]} to {lengths[-1]}")
     return columns
+
+
+def labels_of(cells: Cells) -> NDArray[Any]:
+    """The cells as labels: numbers, or text; NaN or None where one is missing."""
+    if cells.kind == "number":
+        return np.asarray(cells.values)
+    text = cells.as_text()
+    return np.asarray(np.array([*text.levels, None], dtype=object)[text.values])
+
+
+def read_labels(source: str | os.PathLike[str]) -> NDArray[Any]:
+    """The labels in a file that holds nothing else: one column, with or without a name above it."""
+    columns = keyed_columns("labels", source)
+    if columns is None:
+        return np.asarray(read_rows(source))
+    if len(columns) != 1:
+        raise InputError(f"{source}: expected one label per line, got {len(columns)} columns")
+    ((name, cells),) = columns.items()
+    # A name above numbers is not a label. A name above text looks like one more label, and the wrong count is refused
+    # later.
+    named = cells.kind == "number" or find_file(source)[0] is not TEXT
+    return labels_of(cells) if named else np.array([name, *labels_of(cells)], dtype=object)
+
+
+def split_labels(source: str | os.PathLike[str], column: str) -> tuple[NDArray[Any], list[int]]:
+    """The labels in one column of a file, and the positions of all other columns."""
+    path = os.fsdecode(source)
+    names = read_names(path)
+    selection = Selection(find_file(path)[1].path, columns=(column,))
+    if names is None:
+        rows = two_dimensional(path, np.asarray(read_rows(path)))
+        (position,) = column_positions(selection, None, rows.shape[1])
+        return rows[:, position], [k for k in range(rows.shape[1]) if k != position]
+    (position,) = column_positions(selection, names, len(names))
+    columns = keyed_columns(path, FileRows(path, (position,))) or {}
+    return labels_of(*columns.values()), [k for k in range(len(names)) if k != position]
 
 
 def is_table(argument: str, value: Any) -> bool:

@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from relfit.data.files.arrow import ARROW, PARQUET
-from relfit.data.files.base import Format, Selection, check_plain, column_positions, parse_columns, reading
+from relfit.data.files.base import Format, Selection, check_plain, parse_columns, reading
 from relfit.data.files.npy import NPY, NPZ
 from relfit.data.files.tensors import PT, SAFETENSORS
 from relfit.data.files.text import TEXT
 from relfit.data.files.zarr import ZARR
-from relfit.util.arrays import two_dimensional
 from relfit.util.errors import InputError
 from relfit.util.text import listed
 
@@ -64,27 +62,6 @@ def read_names(source: str | os.PathLike[str]) -> list[str] | None:
         return None
     with reading(selection.path):
         return format.names(selection.path)
-
-
-def read_labels(source: str | os.PathLike[str]) -> NDArray[Any]:
-    """The labels in a file that holds nothing else: one column, with or without a name above it."""
-    format, selection = find_file(source)
-    with reading(selection.path):
-        return np.asarray(format.read(selection)) if format.labels is None else format.labels(selection.path)
-
-
-def split_labels(source: str | os.PathLike[str], column: str) -> tuple[NDArray[Any], list[int]]:
-    """The labels in one column of a file, and the positions of all other columns."""
-    format, selection = find_file(source)
-    with reading(selection.path):
-        if format.label_column is not None:
-            labels, position, count = format.label_column(selection.path, column)
-        else:
-            rows = two_dimensional(selection.path, np.asarray(format.read(selection)))
-            count = rows.shape[1]
-            position = column_positions(Selection(selection.path, columns=(column,)), None, count)[0]
-            labels = rows[:, position]
-    return labels, [k for k in range(count) if k != position]
 
 
 def find_file(

@@ -18,7 +18,6 @@ from relfit.compute.memory import require_room
 from relfit.compute.rows import PART_NUMBERS
 from relfit.data.files.base import (
     Format,
-    LabelColumn,
     Selection,
     check_plain,
     column_positions,
@@ -234,22 +233,6 @@ def _names(opened: Open, path: Path) -> list[str]:
         return list(schema.names)
 
 
-def _label_column(opened: Open, path: Path, column: str) -> LabelColumn:
-    # In parts: pyarrow allocates what the file claims to hold, which may be far more than it holds.
-    with opened(path, True) as (schema, batches, expected):
-        names = list(schema.names)
-        position = column_positions(Selection(path, columns=(column,)), names, len(names))[0]
-        # Parquet columns are selected by name, and others may have the same.
-        earlier = names[:position].count(names[position])
-        labels: list[Any] = []
-        for batch in batches([position]):
-            require_room(path, (len(labels) + batch.num_rows) * _BYTES_PER_LABEL)
-            batch.validate(full=True)
-            labels += batch.column(min(earlier, batch.num_columns - 1)).to_pylist()
-        _check_row_count(path, len(labels), expected)
-        return np.array(labels, dtype=object), position, len(names)
-
-
 def _column_parts(opened: Open, selection: Selection, _text: Collection[str]) -> Iterator[list[tuple[str, Any]]]:
     path, count = selection.path, 0
     with opened(path, True) as (schema, batches, expected):
@@ -385,7 +368,6 @@ def _format(opened: Open, *suffixes: str, is_folder: Callable[[Path], bool] | No
         partial(_read, opened),
         names=partial(_names, opened),
         parts=partial(_parts, opened),
-        label_column=partial(_label_column, opened),
         column_parts=partial(_column_parts, opened),
         is_folder=is_folder,
     )

@@ -23,8 +23,6 @@ from relfit.util.text import listed
 
 # The columns selected: a whole number is a position; text is a name, a position or a range of positions.
 Columns = tuple[str | int, ...]
-# The labels in one column, the position of that column, and the number of columns.
-LabelColumn = tuple[NDArray[Any], int, int]
 
 _MOST_NAMES = 8
 # Separators of files whose suffix promises another one.
@@ -56,8 +54,6 @@ class Format:
             whose columns never have names.
         parts: reads the selected rows as consecutive blocks, and may hold the given number of bytes; None for a format
             that can only be read whole.
-        labels: reads the labels in a file that holds nothing else; None if `read` does that.
-        label_column: reads one column, selected by its name, as labels that may be text; None if `read` does that.
         column_parts: reads the selected columns with their names, text and missing cells among them, in consecutive
             parts, of which the first has no rows; nothing for a file without names. Text in the columns named stays
             text where all of a part looks like numbers. None for a format whose columns never have names.
@@ -71,8 +67,6 @@ class Format:
     read: Callable[[Selection], NDArray[Any]]
     names: Callable[[Path], list[str] | None] | None = None
     parts: Callable[[Selection, int], Iterator[NDArray[Any]]] | None = None
-    labels: Callable[[Path], NDArray[Any]] | None = None
-    label_column: Callable[[Path, str], LabelColumn] | None = None
     column_parts: Callable[[Selection, Collection[str]], Iterator[list[tuple[str, Any]]]] | None = None
     unpacked_size: Callable[[Path], int] | None = None
     is_folder: Callable[[Path], bool] | None = None

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from relfit.compute.memory import require_room
 from relfit.compute.rows import PART_NUMBERS
-from relfit.data.files.base import Format, LabelColumn, Selection, column_positions, separator_hint
+from relfit.data.files.base import Format, Selection, column_positions, separator_hint
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError, way
 
@@ -69,45 +69,6 @@ def _names(path: Path) -> Fields | None:
     with _open_fields(path) as lines:
         first = _first(lines)
     return first if first and _is_header(path, first) else None
-
-
-def _labels(path: Path) -> NDArray[np.str_]:
-    first, values, _ = _text_column(path, None)
-    if len(first) != 1:
-        raise InputError(f"{path}: expected one label per line, got {len(first)} columns")
-    # A name above numbers is not a label. A name above text looks like one more label, and the wrong count is refused
-    # later.
-    has_name = not _is_float(first[0]) and all(map(_is_float, values))
-    return np.array(values if has_name else [*first, *values])
-
-
-def _label_column(path: Path, column: str) -> LabelColumn:
-    first, values, position = _text_column(path, column)
-    return np.array(values), position, len(first)
-
-
-def _text_column(path: Path, column: str | None) -> tuple[Fields, Fields, int]:
-    """The first line, the fields of all other lines in the column of that name (None: the first), and its position."""
-    values: Fields = []
-    with _open_fields(path) as fields:
-        lines = (line for line in fields if line)
-        first = _first(lines)
-        if not first:
-            raise InputError(f"{path}: expected one label per line, got an empty file")
-        position = 0
-        if column is not None:
-            position = column_positions(Selection(path, columns=(column,)), first, len(first))[0]
-            if column not in (name.strip() for name in first):
-                raise InputError(
-                    f"{path}: expected a first line of names with {column!r} among them, got {first[0]!r} …"
-                )
-        for number, line in enumerate(lines):
-            if len(line) != len(first):
-                raise InputError(f"{path}: expected {len(first)} fields like the first line, got {len(line)}")
-            if number and not number % _LABELS_BETWEEN_CHECKS:
-                require_room(path, number * _BYTES_PER_LABEL)
-            values.append(line[position])
-    return first, values, position
 
 
 def _column_parts(selection: Selection, text: Collection[str]) -> Iterator[list[tuple[str, NDArray[Any]]]]:
@@ -333,7 +294,5 @@ TEXT = Format(
     _read,
     names=_names,
     parts=lambda selection, _most_bytes: _blocks(selection, PART_NUMBERS),
-    labels=_labels,
-    label_column=_label_column,
     column_parts=_column_parts,
 )
