@@ -345,7 +345,7 @@ def test_sdv_metadata_say_what_columns_are(tmp_path, form):
     assert "metadata" in encoding.left_out["user"]
     for broken in ("{", "[]", '{"tables": 3}', '{"tables": {"t": {"columns": []}}}', "[" * 100000):
         path.write_text(broken)
-        refused(lambda: load(data, models, encode=Encode(metadata=str(path))), str(path), "expected SDV's metadata")
+        refused(lambda: load(data, models, encode=Encode(metadata=str(path))), str(path), "expected")
 
 
 # ── bad input ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -318,9 +318,9 @@ def test_hostile_tables(tmp_path, text, words):
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ('{"item": 1', "expected a JSON object in every line, got something else in line 1"),
-        ("[1, 2]", "in line 1"),
-        ("[" * 100_000, "in line 1"),
+        ('{"item": 1', "line 1: expected JSON, which is cut off or damaged here"),
+        ("[1, 2]", "line 1: expected a JSON object, got a list"),
+        ("[" * 100_000, "line 1: expected JSON"),
         ("{}", "names of columns"),
         ('{"item": 1, "model": "a", "right": {"x": 1}}', "'right' (text)"),
         ('{"item": 1, "model": "a", "right": 1e999}', "expected"),

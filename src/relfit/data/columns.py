@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ import numpy as np
 from relfit.compute.memory import require_room
 from relfit.data.files import FileRows, as_file, find_file
 from relfit.data.files.arrow import table_rows
-from relfit.data.files.base import check_plain, reading, refuse_not_numeric
-from relfit.data.files.text import LONGEST_LINE
+from relfit.data.files.base import reading, refuse_not_numeric
+from relfit.data.files.json import json_lines, read_json
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.libraries import is_instance, loaded
@@ -169,10 +169,7 @@ def is_missing(cell: Any) -> bool:
 def _in_file(file: FileRows) -> list[RawColumn] | None:
     source = file.source
     if source.lower().endswith((*JSON_LINES, JSON_RECORDS)):
-        path = Path(source)
-        check_plain(path)
-        with reading(path):
-            return _json_lines(path) if source.lower().endswith(JSON_LINES) else _json_records(path)
+        return _in_json(Path(source))
     format, selection = find_file(source, file.columns, (JSON_RECORDS, *JSON_LINES))
     if format.column_parts is None:
         return None
@@ -197,38 +194,18 @@ def _whole(blocks: list[Any]) -> Any:
     return np.concatenate(blocks) if isinstance(blocks[0], np.ndarray) else loaded("pyarrow").chunked_array(blocks)
 
 
-def _json_lines(path: Path) -> list[RawColumn]:
-    """One object a line; a key that a line lacks is missing there."""
-    rows: list[dict[str, Any]] = []
-    for number, line in enumerate(_lines(path), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            row = None
-        if not isinstance(row, dict):
-            raise InputError(f"{path}: expected a JSON object in every line, got something else in line {number}")
-        if not len(rows) % _ROWS_BETWEEN_CHECKS:
-            require_room(path, _ROWS_BETWEEN_CHECKS * _BYTES_PER_CELL * max(1, len(row)))
-        rows.append(row)
-    return _of_records(path, rows)
-
-
-def _json_records(path: Path) -> list[RawColumn]:
-    """A list of objects, one for each row."""
-    # Parsed, a text takes about ten times its length.
-    require_room(path, 10 * path.stat().st_size)
-    try:
-        rows = json.loads(path.read_bytes().decode("utf-8-sig"))
-    except (ValueError, RecursionError):
-        rows = None
+def _in_json(path: Path) -> list[RawColumn]:
+    """The columns of a file of objects, one for each row; a key that a row lacks is missing there."""
+    if path.name.lower().endswith(JSON_LINES):
+        rows: Any = []
+        for number, (_, row) in enumerate(json_lines(path)):
+            if not number % _ROWS_BETWEEN_CHECKS:
+                require_room(path, _ROWS_BETWEEN_CHECKS * _BYTES_PER_CELL * max(1, len(row)))
+            rows.append(row)
+    else:
+        rows = read_json(path)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise InputError(f"{path}: expected a JSON list of objects, one for each row, got something else")
-    return _of_records(path, rows)
-
-
-def _of_records(path: Path, rows: list[dict[str, Any]]) -> list[RawColumn]:
     names = list(dict.fromkeys(name for row in rows for name in row))
     broken = next((name for name in names if not is_text(name)), None)
     if not names or broken is not None:
@@ -241,14 +218,3 @@ def _scalar(cell: Any) -> Any:
     if isinstance(cell, str):
         return cell if is_text(cell) else ascii(cell)
     return json.dumps(cell, sort_keys=True) if isinstance(cell, dict | list) else cell
-
-
-def _lines(path: Path) -> Iterator[str]:
-    with path.open(encoding="utf-8-sig", newline="") as text:
-        try:
-            while line := text.readline(LONGEST_LINE + 1):
-                if len(line) > LONGEST_LINE:
-                    raise InputError(f"{path}: expected lines of at most {LONGEST_LINE} characters, got a longer one")
-                yield line
-        except UnicodeDecodeError:
-            raise InputError(f"{path}: expected UTF-8 text, got other bytes; save it as UTF-8") from None

@@ -11,7 +11,6 @@ encoding is a small record that results keep, so that the same rows can be made 
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import os
 import reprlib
@@ -27,7 +26,7 @@ from scipy.linalg import solve_triangular
 
 from relfit.compute.rows import cuts, is_mapped, parts, spilled, transposed
 from relfit.data.arrays import LARGEST_VALUE
-from relfit.data.files.base import check_plain
+from relfit.data.files.json import read_json
 from relfit.data.files.text import ROW_NUMBERS
 from relfit.data.tables import DATE, MOST_HELD, Cells, Table, date_text, drop_option, parsed_dates
 from relfit.util.arrays import Array, host, medians, rounds_coarsely
@@ -137,13 +136,8 @@ def _sdv_kinds(metadata: Any, names: Sequence[str]) -> dict[str, tuple[str, str 
     """The kinds in SDV's metadata; anything but numbers, categories, truth values and dates is an id or personal."""
     where = "metadata"
     if not isinstance(metadata, Mapping):
-        path = Path(metadata)
-        where = str(path)
-        check_plain(path)
-        try:
-            metadata = json.loads(path.read_bytes())
-        except (ValueError, RecursionError):
-            metadata = None
+        where = os.fsdecode(metadata)
+        metadata = read_json(Path(where))
     tables = metadata.get("tables", {"": metadata}) if isinstance(metadata, Mapping) else {}
     tables = tables if isinstance(tables, Mapping) else {}
     columns = [

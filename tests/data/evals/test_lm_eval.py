@@ -9,7 +9,8 @@ import pytest
 from refusals import refused
 
 import relfit
-from relfit.data.evals import base, lm_eval, read_evals
+from relfit.data.evals import lm_eval, read_evals
+from relfit.data.files import json as json_files
 
 LOGS = Path(__file__).parent / "fixtures" / "lm_eval"
 SUMS, DOUBLES = (f"samples_{task}_2026-01-02T03-04-05.678901.jsonl" for task in ("sums", "doubles"))
@@ -291,7 +292,7 @@ def test_a_line_that_is_cut_off(logs):
 
 
 def test_a_line_that_is_too_long(logs, monkeypatch):
-    monkeypatch.setattr(base, "LONGEST_LINE", 2**10)
+    monkeypatch.setattr(json_files, "LONGEST_LINE", 2**10)
     path = logs / "small" / SUMS
     change(path, 4, doc="x" * 2**10)
     assert f"{path}, line 5: expected at most 0 MiB in a line, got more" in refusal(logs)

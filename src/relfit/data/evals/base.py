@@ -1,24 +1,21 @@
-"""What all formats of evaluation logs share: the `EvalFormat` record, what is read of a log, and careful JSON."""
+"""What all formats of evaluation logs share: the `EvalFormat` record, and what is read of a log."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 import reprlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from relfit.compute.memory import require_room
-from relfit.data.files.base import check_plain, reading
+from relfit.data.files.json import kind_of
 from relfit.util.errors import InputError
 from relfit.util.text import is_text, listed
 
-LONGEST_LINE = 2**26  # bytes
 LONGEST_PROMPT = 4000  # letters that are kept
 UNSCORED = math.nan
 
@@ -86,43 +83,6 @@ class EvalFormat:
     read: Callable[[Path, Wanted], Iterable[Log]]
 
 
-def read_json(path: Path) -> Any:
-    """The contents of a JSON file."""
-    check_plain(path)
-    with reading(path):
-        # Parsed, a text takes about ten times its length.
-        require_room(path, 10 * path.stat().st_size)
-        return _parsed(str(path), path.read_bytes())
-
-
-def json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects of a file with one object on each line, with the place of each for messages."""
-    check_plain(path)
-    with reading(path), open(path, "rb") as stream:
-        number = 0
-        while line := stream.readline(LONGEST_LINE + 1):
-            number += 1
-            where = f"{path}, line {number}"
-            if len(line) > LONGEST_LINE:
-                size = f"at most {LONGEST_LINE >> 20} MiB in a line"
-                raise InputError(f"{where}: expected {size}, got more; it is damaged, or not a log of scores")
-            if line.strip():
-                value = _parsed(where, line)
-                if not isinstance(value, dict):
-                    raise InputError(f"{where}: expected a JSON object, got {_kind(value)}")
-                yield where, value
-
-
-def _parsed(where: str, data: bytes) -> Any:
-    try:
-        return json.loads(data.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        reason = str(error).partition("\n")[0][:80]
-        raise InputError(
-            f"{where}: expected JSON, which is cut off or damaged here ({reason}); run that evaluation again"
-        ) from None
-
-
 def text_of(where: str, record: Any, key: str) -> str:
     """The text under a key; a whole number counts as text, because some logs number their items."""
     value = record.get(key) if isinstance(record, dict) else None
@@ -143,7 +103,7 @@ def score_of(where: str, metric: str, value: Any) -> float:
         return sum(value) / len(value)
     if not isinstance(value, int | float):
         why = ": it is computed from the whole task, and single items have no score" if isinstance(value, list) else ""
-        raise InputError(f"{where}: expected a number for {metric!r}, got {_kind(value)}{why}; choose another metric")
+        raise InputError(f"{where}: expected a number for {metric!r}, got {kind_of(value)}{why}; choose another metric")
     try:
         number = float(value)
     except OverflowError:
@@ -180,8 +140,3 @@ def first_bytes(path: Path) -> bytes:
             return stream.read(2**16)
     except OSError as error:
         raise InputError(f"{os.fspath(path)}: {error.strerror or 'cannot be read'}") from None
-
-
-def _kind(value: Any) -> str:
-    kinds = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
-    return kinds.get(type(value), "a number")

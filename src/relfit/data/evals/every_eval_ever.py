@@ -16,12 +16,11 @@ from relfit.data.evals.base import (
     Scored,
     Wanted,
     chosen,
-    json_lines,
-    read_json,
     score_of,
     shortened,
     text_of,
 )
+from relfit.data.files.json import json_lines, read_json
 from relfit.util.errors import InputError
 from relfit.util.text import is_text
 

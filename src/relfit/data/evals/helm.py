@@ -15,11 +15,11 @@ from relfit.data.evals.base import (
     Wanted,
     chosen,
     digest,
-    read_json,
     score_of,
     shortened,
     text_of,
 )
+from relfit.data.files.json import read_json
 from relfit.util.errors import InputError
 from relfit.util.text import is_text, listed
 
