@@ -338,7 +338,7 @@ def test_results_of_another_kind_are_not_used(logs, contents):
 def test_the_results_file_of_a_run_is_read_once(logs, monkeypatch):
     """N12: each log of a run with many tasks read it again, so that the time grew with the square of the tasks."""
     read = []
-    monkeypatch.setattr(lm_eval, "read_json", lambda path: read.append(path) or base.read_json(path))
+    monkeypatch.setattr(lm_eval, "read_json", lambda path: read.append(path) or json_files.read_json(path))
     read_evals(logs)
     assert len(read) == 3
     assert len(set(read)) == 3
