@@ -13,12 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import relfit
 from relfit.cli import compare as compare_file
 from relfit.cli import main
-from relfit.cli.commands import cli as commands
 
 RELFIT = [sys.executable, "-m", "relfit"]
 
@@ -94,22 +92,6 @@ def test_options_reach_the_comparison(data, capsys):
     assert (printed.dependence, printed.select_fraction, printed.correction, printed.seed) == ("shared", 0.4, "holm", 9)
 
 
-@pytest.mark.parametrize(
-    ("options", "kernel"),
-    [
-        (["--bandwidth", "1.5"], relfit.Gaussian(1.5)),
-        (["--kernel", "imq"], relfit.IMQ(1.0)),
-        (["--bandwidth", "median"], None),
-        (["--kernel", "imq", "--bandwidth", "median"], None),
-    ],
-)
-def test_kernels(data, capsys, options, kernel):
-    assert main(["compare", "human.npy", "gpt.npy", "claude.npy", "--json", "-", *options]) == 0
-    printed = relfit.Comparison.from_json(capsys.readouterr().out)
-    assert printed.bandwidth_rule == ("median" if kernel is None else "given")
-    assert kernel is None or printed.kernel == kernel
-
-
 def test_outputs_are_written(data, capsys):
     assert main(["compare", "human.npy", "gpt.npy", "claude.npy", "--json", "out.json", "--html", "out.html"]) == 0
     out = capsys.readouterr().out
@@ -118,13 +100,6 @@ def test_outputs_are_written(data, capsys):
     written = relfit.Comparison.from_json((data / "out.json").read_text(encoding="utf-8"))
     assert written.best == "claude"
     assert "gpt is clearly worse" in (data / "out.html").read_text(encoding="utf-8")
-
-
-def test_json_to_stdout_is_only_json(data, capsys):
-    assert main(["compare", "human.npy", "gpt.npy", "claude.npy", "--json", "-", "--gate", "claude"]) == 0
-    out, err = capsys.readouterr()
-    assert json.loads(out)["best"] == "claude"
-    assert err == ""
 
 
 def test_a_page_takes_the_rows_that_compare_loaded(data, monkeypatch):
@@ -219,10 +194,6 @@ def test_refusals(data, capsys, args, said):
     assert said in _refused(data, capsys, "compare", *args)
 
 
-def test_refusals_write_nothing_even_when_outputs_are_asked_for(data, capsys):
-    _refused(data, capsys, "compare", "human.npy", "gpt.npy", "nan.npy", "--json", "a.json", "--html", "a.html")
-
-
 @pytest.mark.parametrize(
     ("error", "status", "said"),
     [
@@ -270,16 +241,6 @@ def test_a_crash_does_not_look_like_a_failed_gate(data, capsys, monkeypatch):
     monkeypatch.setattr(compare_file, "compare_with_data", lambda *_args, **_settings: 1 / 0)
     assert main(["compare", "human.npy", "gpt.npy", "claude.npy"]) == 70
     assert "ZeroDivisionError" in capsys.readouterr().err
-
-
-def test_help_and_version():
-    runner = CliRunner()
-    assert "relfit compare data.npy" in runner.invoke(commands, []).output
-    for command in ("compare", "pair", "demo"):
-        done = runner.invoke(commands, [command, "--help"])
-        assert done.exit_code == 0
-        assert max(map(len, done.output.splitlines())) <= 100
-    assert runner.invoke(commands, ["--version"]).output == f"relfit {relfit.__version__}\n"
 
 
 def test_real_process(data):

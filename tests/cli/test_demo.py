@@ -20,16 +20,6 @@ def test_the_bundled_digits_are_scikit_learns():
     assert np.array_equal(labels, sklearn.target)
 
 
-def test_halves_are_disjoint_and_complete():
-    train, labels, reference = demo.split_digits(0)
-    assert (len(train), len(labels), len(reference)) == (898, 898, 899)
-    both = np.concatenate([train, reference])
-    images, _ = demo.digits()
-    assert np.array_equal(np.unique(both, axis=0), np.unique(images, axis=0))
-    rows = {row.tobytes() for row in train}
-    assert not any(row.tobytes() in rows for row in reference)
-
-
 def test_generators_see_only_what_they_are_given():
     """The same training half gives the same images, whatever the reference; all lie in [0, 1]."""
     train, labels, reference = demo.split_digits(3)

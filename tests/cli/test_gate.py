@@ -58,27 +58,6 @@ def test_every_file_says_what_the_terminal_says(files, capsys, gated, status, wo
 
 
 @pytest.mark.parametrize(
-    ("options", "status", "words"),
-    [
-        (["--gate", "near"], 0, "Gate inconclusive: near is not shown to be worse than the best; about "),
-        (["--gate", "near", "--gate-require", "non-inferior"], 3, "relfit: gate: inconclusive (non-inferiority is "),
-        (["--gate", "near", "--margin", "0.2", "--gate-require", "non-inferior"], 0, "Gate passed: near is non-inf"),
-        (["--gate", "far"], 1, "relfit: gate: far is clearly worse than "),
-        (["--gate-require", "non-inferior"], 2, "--gate-require: expected together with --gate"),
-        (["--gate", "far", "--bandwidth", "1e-9"], 2, "relfit: error: --kernel: expected one that can tell 'far'"),
-        (["--alpha", "0.95"], 2, "--alpha: expected the error rate, at most 0.5, got 0.95; did you mean 0.05?"),
-    ],
-)
-def test_exit_statuses(files, capsys, options, status, words):
-    """0 passed or inconclusive, 1 worse, 2 no answer, 3 inconclusive where non-inferiority is required."""
-    np.save("near.npy", np.random.default_rng(7).normal(0.2, 1, (100, 2)))
-    assert main(["compare", "reference.npy", "far.npy", "production.npy", "near.npy", *options]) == status
-    out, err = capsys.readouterr()
-    assert words in (err if status else out)
-    assert "Traceback" not in err
-
-
-@pytest.mark.parametrize(
     ("models", "options", "status", "words"),
     [
         (["far.npy", "production.npy"], ["--gate"], 1, "relfit: gate: far is worse than production (p-value "),

@@ -1,7 +1,6 @@
 """--columns, --rows, --verbose and --quiet of `relfit compare` and `relfit pair`."""
 
 import json
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -80,18 +79,6 @@ def test_columns_refused(data, capsys, columns, said):
 # --- rows
 
 
-def test_rows_are_drawn_by_the_seed_and_said(data, capsys):
-    printed = _json(capsys, *_compare(), "--rows", "60")
-    assert printed["sizes"] == [60, 60, 60]
-    assert printed["warnings"][0] == (
-        "60 rows drawn at random (--rows, seed 0) from the reference (150), model 'gpt' (150) and model 'claude' (150)"
-    )
-    assert printed == _json(capsys, *_compare(), "--rows", "60")
-    other = _json(capsys, *_compare(), "--rows", "60", "--seed", "1")
-    assert other["discrepancy"] != printed["discrepancy"]
-    assert "seed 1" in other["warnings"][0]
-
-
 def test_the_rows_are_those_of_the_stream(data, capsys):
     """Without replacement, from the stream of its purpose: rows taken by hand give the same answer."""
     chosen = {name: stream(5, "rows", "models").choice(150, 60, replace=False) for name in ("gpt", "claude")}
@@ -163,24 +150,6 @@ def test_only_the_rows_drawn_are_read_from_a_mapped_file(data):
 def _sizes(capsys, *options):
     assert main([*_compare(), *options]) == 0
     return capsys.readouterr().err
-
-
-SIZES = """\
-relfit: reference: 150 rows × 3 columns, float64, 0.0036 MB
-relfit: model gpt: 150 rows × 3 columns, float64, 0.0036 MB
-relfit: model claude: 150 rows × 3 columns, float64, 0.0036 MB
-"""
-
-
-def test_sizes_are_told_before_a_long_run_on_a_terminal(data, capsys, monkeypatch):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setattr(cli_inputs, "LONG_RUN", 0.0)
-    assert _sizes(capsys, "--no-progress") == SIZES + "relfit: the complete estimate takes about a second\n"
-    landmarks = _sizes(capsys, "--no-progress", "--estimator", "landmarks")
-    assert landmarks == SIZES + "relfit: the landmarks estimate takes about a second\n"
-    assert _sizes(capsys, "--no-progress", "--quiet") == ""
-    monkeypatch.setattr(cli_inputs, "LONG_RUN", 2.0)
-    assert _sizes(capsys, "--no-progress") == ""
 
 
 def test_landmarks_are_suggested_where_all_pairs_take_long(data, capsys, monkeypatch):

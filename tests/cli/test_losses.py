@@ -8,8 +8,6 @@ import pytest
 
 import relfit
 from relfit.cli import main
-from relfit.cli.losses import losses_command
-from relfit.cli.sections import in_options
 
 NAMES = ("old", "new", "small")
 
@@ -83,23 +81,6 @@ def test_no_direction_no_answer(folder, capsys):
             assert f"Note: {name}: {'higher' if direction == 'larger' else 'lower'} is better, by its name\n" in out
 
 
-def test_a_column_that_is_no_model(folder, capsys, right):
-    """D9: The number of tokens won, and a gate on it passed; the table had to be edited."""
-    lines = [f"{k + 300},{','.join(map(str, row))}" for k, row in enumerate(right[:, [1, 0, 2]])]
-    (folder / "t.csv").write_text(
-        "\n".join(["n_tokens,new,old,small", *[line.replace("300,", "310,") for line in lines]])
-    )
-    assert main(["losses", "t.csv", "--higher-is-better", "--gate", "n_tokens"]) == 2
-    out, err = capsys.readouterr()
-    assert "Note: 'n_tokens' is on another scale than the other columns" in out
-    assert "leave out such columns with --drop, or name the models with --columns" in err
-    for chosen in (["--drop", "n_tokens"], ["--columns", "old,new,small"]):
-        assert main(["losses", "t.csv", "--higher-is-better", *chosen, "--gate", "small", "--json", "r.json"]) == 1
-        result = relfit.Comparison.from_json((folder / "r.json").read_text())
-        assert set(result.names) == set(NAMES)
-        assert main(["report", "r.json", "t.csv", "--html", "again.html"]) == 0
-
-
 def test_a_run_that_crashed_does_not_pass_the_gate(folder, capsys, right):
     """D11: A model with 40% of the items passed."""
     lines = [f"{a},{'' if k > 35 else b},{c}" for k, (a, b, c) in enumerate(right)]
@@ -156,23 +137,6 @@ def test_refusals(folder, capsys, arguments, words, right):
     err = capsys.readouterr().err
     assert words in err
     assert len(err.strip().splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("message", "shown"),
-    [
-        ("pass item='doc_id', or drop='doc id'", "pass --item doc_id, or --drop 'doc id'"),
-        ("pass higher_is_better=True or higher_is_better=False.", "pass --higher-is-better or --lower-is-better."),
-        ('weights: belongs to strata= (dependence="series")', "weights: belongs to --stratum (--dependence series)"),
-        ("more than max_missing=0.05 allows", "more than --max-missing 0.05 allows"),
-        ("columns (columns=, --columns)", "columns (--columns)"),
-        ("babi:task=15,score=2: test=relfit.RelPSI() x=1", "babi:task=15,score=2: test=relfit.RelPSI() x=1"),
-        ("use read_evals with allow_different=", "use relfit evals with --allow-different"),
-    ],
-)
-def test_messages_name_options(message, shown):
-    """The command line was answered in Python: say item='doc_id'."""
-    assert in_options(message, losses_command) == shown
 
 
 @pytest.mark.parametrize("words", [("True", "False"), ("true", "false"), ("TRUE", "FALSE")])

@@ -67,14 +67,6 @@ def test_a_gate_on_rows_that_depend_on_each_other_has_no_answer(folder, capsys):
     assert "--groups" in error
 
 
-def test_ranks_and_pairs_are_shown_on_request(folder, capsys):
-    assert main(["compare", *data(folder), "--show", "ranks", "--show", "pairs"]) == 0
-    out = capsys.readouterr().out
-    assert out.index("model  rank") < out.index("all ranks lie in these sets") < out.index("p-values of “no worse")
-    assert main(["compare", *data(folder)]) == 0
-    assert "rank" not in capsys.readouterr().out
-
-
 def test_groups_by_a_column_of_every_table(folder, capsys):
     _, got = run(capsys, *data(folder, "csv"), "--groups", "prompt", "--scale", "none")
     prompts = np.repeat(np.arange(40), 3)
@@ -94,21 +86,6 @@ def test_what_is_called_like_the_column_does_not_hide_it(folder, capsys, folder_
     assert main(["compare", *data(folder), "--groups", "prompt"]) == 2
     said = "--groups: there is no such column, and prompt is no file of labels; "
     assert said in capsys.readouterr().err
-
-
-def test_a_file_of_labels_that_is_a_column_too(folder, capsys):
-    for path in data(folder, "csv"):
-        text = (folder / path).read_text()
-        (folder / path).write_text(text.replace("x,prompt,y", "x,prompts.csv,y"))
-    files = data(folder, "csv")
-    assert main(["compare", *files, "--groups", "prompts.csv", "--dependence", "paired"]) == 2
-    err = capsys.readouterr().err
-    assert "--groups: prompts.csv is a file, and a column of " in err
-    assert "write ./prompts.csv for the file" in err
-    chosen = ("--groups", "./prompts.csv", "--dependence", "paired", "--columns", "x,y", "--scale", "none")
-    _, got = run(capsys, *files, *chosen)
-    wanted = expected(folder, groups=np.repeat(np.arange(40), 3), dependence="paired")
-    np.testing.assert_allclose(got["covariance"], wanted.covariance, rtol=1e-9)
 
 
 def test_groups_by_a_file_of_labels_for_paired_rows(folder, capsys):

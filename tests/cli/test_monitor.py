@@ -11,7 +11,6 @@ from relfit.cli.monitor import conclude_monitor
 from relfit.monitor import Monitor
 from relfit.util.errors import InputError
 
-LOGS = Path(__file__).parents[1] / "data" / "evals" / "fixtures" / "lm_eval"
 NAMES = ("new", "old", "<b>small</b>")
 
 
@@ -152,17 +151,6 @@ def test_the_last_model_of_a_race_is_shown_to_be_no_worse(tmp_path, capsys):
     assert "Gate passed: good is shown to be no worse than any other model." in out
 
 
-def test_evals_one_after_the_other(tmp_path, capsys):
-    page, result = tmp_path / "r.html", tmp_path / "r.json"
-    status, out, err = run(capsys, "evals", str(LOGS), "--sequential", "--html", str(page), "--json", str(result))
-    assert (status, err) == (0, "")
-    stored = json.loads(result.read_text())
-    used = int(sum(stored["scored"]))
-    assert used < 150
-    assert f"Note: {150 - used} of 150 scores ({1 - used / 150:.0%}) were not needed" in out
-    assert "The evidence over time" in page.read_text()
-
-
 def test_evals_end_when_one_model_is_left(tmp_path, capsys):
     """Every bet wins at every item: the bad model is out once mean_k ((1 + λ_k)ⁿ + (1 − λ_k)ⁿ)/2 reaches 20."""
     for model, score in (("good", 1.0), ("bad", 0.0)):
@@ -175,13 +163,3 @@ def test_evals_end_when_one_model_is_left(tmp_path, capsys):
     bets = 0.9 * 0.5 ** np.arange(12)
     items = next(n for n in range(20) if ((1.0 + bets) ** n + (1.0 - bets) ** n).mean() / 2.0 >= 20.0)
     assert f"One model is left after {items} of 100 items: {2 * items} of 200 scores were needed" in out
-
-
-@pytest.mark.parametrize(
-    "options", [["--junit", "x.xml"], ["--markdown", "x.md"], ["--margin", "0.1"], ["--show", "ranks"]]
-)
-def test_what_belongs_to_a_fixed_number_of_items(options, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    status, _, err = run(capsys, "evals", str(LOGS), "--sequential", *options)
-    assert status == 2
-    assert f"{options[0]}: cannot be combined with --sequential" in err

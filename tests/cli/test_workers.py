@@ -71,12 +71,6 @@ def test_nobody_there(files, address, capsys, monkeypatch):
     assert said.count("\n") == 1
 
 
-def test_without_dask(files, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    assert cli.main(["compare", *files, "--cluster", "tcp://127.0.0.1:1"]) == 2
-    assert "pip install distributed" in capsys.readouterr().err
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGTERM to be caught")
 def test_a_cancelled_job_leaves_no_processes(files, tmp_path):
     """SIGTERM in the middle of the work: exit status 143, and the processes it started end as well."""

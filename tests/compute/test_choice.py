@@ -100,17 +100,6 @@ def test_numba_that_is_missing_or_does_not_work_is_named(monkeypatch):
         backend.numba_problem.cache_clear()
 
 
-@pytest.mark.usefixtures("machine")
-def test_what_does_not_go_together_is_refused():
-    refused(lambda: chosen_backend("torch", "double", workload(executor=True)), "executor: cannot be combined with")
-
-
-def test_missing_libraries_are_named(monkeypatch):
-    monkeypatch.setattr(reduce, "_has", lambda library: library == "torch")
-    with pytest.raises(BackendUnavailable, match="pip install triton"):
-        chosen_backend("triton", "double", workload())
-
-
 def test_the_result_says_what_was_chosen(rng):
     pytest.importorskip("torch")
     x = rng.normal(size=(60, 2))

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import relfit
 from relfit.compute import backend, reduce, schedulers
 from relfit.compute.backend import Job, NumpyBackend
-from relfit.compute.reduce import LocalBackend, Runtime, kernel_products, one_blas_thread, plan_blocks
+from relfit.compute.reduce import LocalBackend, Runtime, kernel_products, one_blas_thread
 from relfit.compute.rows import mapped_rows, spilled
 from relfit.kernels.composite import MultiScale
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial
@@ -146,39 +146,6 @@ def test_tile_and_block_sizes_move_sums_by_rounding_only(tile, memory, monkeypat
             assert np.abs(columns - b.columns[w]).max() <= 1e-12 * np.abs(columns).max()
 
 
-def test_the_plan_covers_every_pair_once_and_depends_on_sizes_only(rng):
-    x = BACKEND.points(Gaussian(1.0), rng.normal(size=(5000, 1)))
-    job = Job(Gaussian(1.0), x, None, {"phi": np.ones(5000)})
-    seen = np.zeros((5000, 5000), dtype=np.int8)
-    for i, j in plan_blocks(job, Runtime()):
-        seen[i, j] += 1
-        if i != j:
-            seen[j, i] += 1
-    assert (seen == 1).all()
-    assert plan_blocks(job, Runtime(memory=2**30, threads=9)) == plan_blocks(job, Runtime(memory=2**29, threads=1))
-
-
-@pytest.mark.parametrize("offset", [1e6, -1e6])
-def test_offsets_are_harmless_once_centred(offset, rng):
-    x = rng.normal(size=(400, 5))
-    moved = x + offset
-    shift = np.median(moved, axis=0)
-    for kernel in KERNELS:
-        near, far = products(kernel, x)[0], products(kernel, moved - shift)[0]
-        # Adding 1e6 itself rounds each coordinate by 1e-10.
-        np.testing.assert_allclose(far.rows["phi"], near.rows["phi"], atol=1e-7)
-
-
-@pytest.mark.parametrize("kernel", [Gaussian(0.01), IMQ(0.01)], ids=str)
-def test_far_apart_clusters_keep_their_digits(kernel, rng):
-    """Two clusters 1e6 apart, of the kernel's own width: the product form would lose every digit."""
-    x = rng.normal(size=(120, 3)) * 0.01
-    x[60:] += 1e6
-    assert BACKEND.points(kernel, x).by_differences
-    got, rows, _, _ = products(kernel, x)
-    np.testing.assert_allclose(got.rows["phi"], rows, rtol=1e-12, atol=1e-12 * np.abs(rows).max())
-
-
 def test_the_kernel_matrix_is_never_held(rng):
     """n = 6000 would need 288 MB for the matrix; the tiles and sums stay far below."""
     x = rng.normal(size=(6000, 3))
@@ -188,20 +155,6 @@ def test_the_kernel_matrix_is_never_held(rng):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 16 * 2**20
-
-
-def test_a_failing_block_stops_the_run(rng):
-    class Broken(Gaussian):
-        @property
-        def unit_rate(self):
-            return None
-
-        def phi(self, r2):
-            raise MemoryError("no room")
-
-    x = BACKEND.points(Gaussian(1.0), rng.normal(size=(3000, 2)))
-    with pytest.raises(MemoryError, match="no room"), ThreadPoolExecutor(2) as threads:
-        kernel_products([Job(Broken(1.0), x, None, {"phi": np.ones(3000)})], Runtime(BACKEND, executor=threads))
 
 
 N = 700
@@ -255,17 +208,6 @@ def test_cutting_into_patches_changes_rounding_only(kernel, samples, monkeypatch
         np.testing.assert_allclose(other.values, one.values, rtol=1e-10, atol=1e-13)
         np.testing.assert_allclose(other.covariance, one.covariance, rtol=1e-9, atol=1e-16)
         np.testing.assert_allclose(other.second_order, one.second_order, rtol=1e-9, atol=1e-18)
-
-
-def test_paired_rows_are_left_out_in_every_patch(samples, monkeypatch):
-    reference, models = samples
-    pairs = {name: np.resize(x, reference.shape) for name, x in models.items()}
-    whole = relfit.estimate(reference, pairs, dependence="paired", rng=0)
-    monkeypatch.setattr(reduce, "PATCH_ROWS", 200)
-    monkeypatch.setattr(reduce, "BLOCK_ROWS", 200)
-    cut = relfit.estimate(reference, pairs, dependence="paired", rng=0)
-    np.testing.assert_allclose(cut.values, whole.values, rtol=1e-10)
-    np.testing.assert_allclose(cut.covariance, whole.covariance, rtol=1e-9)
 
 
 @pytest.mark.usefixtures("small_patches")
@@ -322,16 +264,6 @@ def test_mapped_rows_are_those_of_the_array(tmp_path):
     np.save(tmp_path / "y.npy", np.zeros((2000, 4)))
     (tmp_path / "y.npy").replace(path)
     assert mapped_rows(part) is None  # another file has taken its place
-
-
-@pytest.mark.usefixtures("small_patches")
-def test_progress_counts_every_pair_once(samples):
-    seen = []
-    relfit.estimate(*samples, kernel=Gaussian(1.0), rng=0, progress=lambda done, total: seen.append((done, total)))
-    n, (a, b) = N, (500, N)
-    pairs = sum(m * (m - 1) // 2 for m in (n, a, b)) + n * (a + b)
-    assert seen[-1] == (pairs, pairs)
-    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
 
 
 def test_patches_cover_every_pair_once():
@@ -412,15 +344,6 @@ def test_overlapping_calls_give_blas_its_threads_back(two_blas_threads):
             assert set(_blas_threads()) == {1}
         assert set(_blas_threads()) == {1}
     assert _blas_threads() == two_blas_threads
-
-
-def test_the_last_caller_in_another_thread_gives_blas_its_threads_back(two_blas_threads):
-    with ThreadPoolExecutor(1) as other:
-        other.submit(one_blas_thread.__enter__).result()
-        with one_blas_thread:
-            other.submit(one_blas_thread.__exit__).result()
-            assert set(_blas_threads()) == {1}
-        assert _blas_threads() == two_blas_threads
 
 
 def test_an_interrupt_while_blas_gets_its_threads_back(monkeypatch):

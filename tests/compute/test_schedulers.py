@@ -121,19 +121,6 @@ def test_work_of_a_killed_worker_is_resubmitted(samples, expected, tmp_path):
         )
 
 
-def test_all_workers_lost_then_new_ones(samples, expected, tmp_path):
-    with running(tmp_path, 1) as (cluster, client):
-
-        def replaced():
-            cluster.kill_worker()
-            cluster.start_worker()
-
-        same(
-            relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client), progress=at(0.3, replaced)),
-            expected,
-        )
-
-
 def test_all_workers_lost_for_good(samples, expected, tmp_path, monkeypatch):
     monkeypatch.setattr(schedulers, "WORKER_TIMEOUT", 2.0)
     path = tmp_path / "run.sqlite"
@@ -150,27 +137,6 @@ def test_all_workers_lost_for_good(samples, expected, tmp_path, monkeypatch):
     done, known = finished_patches(path)
     assert 0 < done < known
     same(relfit.estimate(*samples, rng=0, compute=relfit.Compute(checkpoint=path)), expected)
-
-
-def test_scheduler_restarted(samples, expected, tmp_path):
-    with running(tmp_path, 1) as (cluster, client):
-
-        def restart():
-            cluster.scheduler.kill()
-            cluster.scheduler.wait()
-            cluster.kill_worker()
-            cluster.start_scheduler()
-            cluster.start_worker()
-
-        path = tmp_path / "run.sqlite"
-        try:
-            joint = relfit.estimate(
-                *samples, rng=0, compute=relfit.Compute(executor=client, checkpoint=path), progress=at(0.3, restart)
-            )
-        except WorkersLost:
-            # The client may give up; then the run resumes from the checkpoint.
-            joint = relfit.estimate(*samples, rng=0, compute=relfit.Compute(checkpoint=path))
-        same(joint, expected)
 
 
 def test_a_network_that_is_gone_for_a_while(samples, expected, cluster):

@@ -132,15 +132,6 @@ def test_the_derivatives_that_ksd_needs(backend, exponent, rng):
         check(backend, IMQ(1.2, exponent), x, columns=columns, weights=("phi", "dphi", "r2ddphi"))
 
 
-def test_exponentials_shared_between_units(backend, monkeypatch, rng):
-    """Tiles of 64 columns and more take an eighth of their exponentials by products, those below 2⁻¹²⁶ too."""
-    monkeypatch.setattr(triton_backend, "SUMS", (16, 64, 4))
-    x, y = rng.normal(size=(70, 2)), rng.normal(size=(150, 2))
-    x[-1] = 15.0, 0.0
-    check(backend, Gaussian(1.0), x, y)
-    check(backend, Gaussian(1.0), x)
-
-
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_masks_for_all_units_change_nothing(backend, symmetric, monkeypatch, rng):
     """Small matrices are computed by one launch, with masks; larger ones by two."""
@@ -162,23 +153,6 @@ def test_paired_sums_leave_out_equal_rows(backend, rng):
     x, y = rng.normal(size=(2, 75, 2))
     check(backend, Gaussian(1.0), x, y, diagonal=False)
     check(backend, Gaussian(1.0), x, y, columns=2, diagonal=False)
-
-
-@pytest.mark.parametrize("scale", [1e-150, 1.0, 1e150])
-def test_any_scale_of_the_data(backend, scale, rng):
-    x = rng.normal(size=(40, 3))
-    check(backend, Gaussian(1.5 * scale), x * scale)
-
-
-def test_right_hand_sides_of_any_size(backend, rng):
-    """Columns of size 1e-30, 1e30 and 0 keep their digits beside each other."""
-    x = rng.normal(size=(60, 2))
-    kernel, side = Gaussian(1.0), rng.normal(size=(60, 3)) * np.array([1e-30, 1e30, 0.0])
-    got = kernel_products([job_of(backend, kernel, x, None, {"phi": side}, {})], Runtime(backend))[0].rows["phi"]
-    matrix = dense.gram(kernel, x, x)
-    np.fill_diagonal(matrix, 0.0)
-    for k in range(3):
-        close(got[:, k], matrix @ side[:, k])
 
 
 @pytest.mark.parametrize(

@@ -36,19 +36,3 @@ def test_autocorrelation_time_of_an_autoregression(rho):
 
 def test_a_constant_series_has_time_one():
     assert autocorrelation_time(np.ones(50)) == 1.0
-
-
-@pytest.mark.parametrize("rho", [0.0, 0.8])
-def test_variance_of_a_chain_is_about_right(rho):
-    """Mean batch-means variance over the true variance of D, 400 chains: within 30%, where treating the draws as
-    independent would give about (1−ρ)/(1+ρ) of the truth at ρ = .8.
-    """
-    rng = np.random.default_rng(2)
-    values, variances = [], []
-    for _ in range(400):
-        x = autoregression(600, rho, rng)
-        got = chain_ksd(x, 0.7 - x, Gaussian(1.5), Runtime())
-        values.append(got.value)
-        batches = len(got.batch_psi)
-        variances.append(got.batch_psi @ got.batch_psi / (batches * (batches - 1)))
-    assert 0.7 < np.mean(variances) / np.var(values) < 1.3

@@ -142,29 +142,6 @@ def test_relmulti_splits_whole_groups():
     assert "n = 135 in 45 groups for testing" in str(result)
 
 
-def worse_rate(groups_of, trials, seed, n_groups=40, size=8):
-    """How often the test calls one of two equally good densities worse; rows of a group are nearly copies."""
-    rng = np.random.default_rng(seed)
-    models = {name: relfit.Density(score=lambda z, m=m: m - z, dim=1) for name, m in (("a", -0.5), ("b", 0.5))}
-    labels = np.repeat(np.arange(n_groups), size)
-    hits = 0
-    for _ in range(trials):
-        x = rng.normal(size=(n_groups, 1))[labels] + 0.1 * rng.normal(size=(len(labels), 1))
-        result = relfit.compare_pair(x, models["a"], models["b"], kernel=KERNEL, groups=groups_of(labels), rng=0)
-        hits += result.worse
-    return hits / trials
-
-
-def test_groups_keep_the_level_where_ignoring_them_does_not():
-    """Eight near copies a group: without groups the standard error is √8 too small, and the level is not .05 but
-    about Φ(−1.645/√8) = .28.
-    """
-    trials = 400
-    error = np.sqrt(0.05 * 0.95 / trials)
-    assert worse_rate(lambda labels: labels, trials, 13) < 0.05 + 3 * error
-    assert worse_rate(lambda labels: None, trials, 13) > 0.2
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -4,8 +4,6 @@ from oracle import dense
 
 from relfit.compute.reduce import Runtime
 from relfit.estimators import ksd
-from relfit.estimators.base import PairSource
-from relfit.estimators.designs import Linear
 from relfit.estimators.pairkernel import PairKernel
 from relfit.kernels.composite import MultiScale
 from relfit.kernels.standard import IMQ, Gaussian, Matern, RationalQuadratic
@@ -67,28 +65,6 @@ def test_covariance_is_the_jackknife(kernel, rng):
     deviations = np.array(left_out) - np.mean(left_out, axis=0)
     expected = (n - 1) / n * deviations.T @ deviations
     np.testing.assert_allclose(complete(x, scores, kernel).psi.covariance(), expected, rtol=1e-9, atol=1e-14)
-
-
-def test_pair_values_are_the_stein_matrix(kernel, rng):
-    x, scores = draw(rng, n=15)
-    a, b = np.nonzero(np.ones((15, 15)))
-    h = PairKernel(kernel).stein_pairs([z[a] for z in (x, *scores)], [z[b] for z in (x, *scores)])
-    for k, s in enumerate(scores):
-        np.testing.assert_allclose(h[:, k].reshape(15, 15), dense.stein_matrix(x, s, kernel), atol=1e-12)
-
-
-def test_linear_estimate_is_the_mean_over_disjoint_pairs(kernel, rng):
-    x, scores = draw(rng, n=31)
-    fetch = lambda rows: [z[rows] for z in (x, *scores)]  # noqa: E731
-    got = Linear().from_pairs(PairSource(31, 3, fetch, PairKernel(kernel).stein_pairs, None), RUNTIME)
-    u = np.array(
-        [
-            [dense.stein_matrix(x[[2 * p, 2 * p + 1]], s[[2 * p, 2 * p + 1]], kernel)[0, 1] for s in scores]
-            for p in range(15)
-        ]
-    )
-    np.testing.assert_allclose(got.values, u.mean(0), atol=1e-13)
-    np.testing.assert_allclose(got.psi.covariance(), np.cov(u.T) / 15, rtol=1e-10)
 
 
 def test_second_order_part_is_half_of_the_variance_at_the_truth_and_little_away_from_it():

@@ -228,26 +228,6 @@ def test_the_pseudo_inverse_leaves_out_rounding(rng):
     np.testing.assert_allclose(inverse.whitened(x @ x.T) @ inverse.whitened(x @ x.T).T, x @ x.T, atol=1e-10)
 
 
-def test_few_pairs_are_all_used(monkeypatch, rng):
-    monkeypatch.setattr(landmarks, "FEW_PAIRS", 20_000_000)
-    reference, models = sampled(rng, (300, 250, 300))
-    target = relfit.Density(score=lambda x: -x)
-    for data in ((reference, models), (reference, densities(3)), (target, models)):
-        found, complete = (relfit.compare(*data, estimator=name, rng=0) for name in ("landmarks", "complete"))
-        assert found.warnings == (landmarks.ALL_PAIRS, *complete.warnings)
-        np.testing.assert_array_equal(found.pvalue, complete.pvalue)
-    given = relfit.compare(reference, models, estimator=relfit.Landmarks(60), rng=0)
-    assert given.warnings[0].startswith("landmarks estimator: 60 landmarks")
-
-
-def test_all_pairs_are_used_where_landmarks_cost_as_much(rng):
-    """Rows of 300 columns are far from all landmarks."""
-    reference, models = sampled(rng, (400, 400, 400), d=300)
-    found, complete = (relfit.compare(reference, models, estimator=e, rng=0) for e in ("landmarks", "complete"))
-    assert found.warnings[0] == landmarks.ALL_PAIRS
-    np.testing.assert_array_equal(found.pvalue, complete.pvalue)
-
-
 def test_samples_of_a_target_that_belong_together_keep_their_covariances(rng):
     z = rng.normal(size=(2000, 3))
     models = {"a": z + 0.1, "b": z + 0.15, "c": z + 0.12}

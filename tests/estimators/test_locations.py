@@ -109,14 +109,3 @@ def test_reading_in_parts_changes_nothing(dependence, rng, monkeypatch):
     for a, b in zip(whole, parts, strict=True):
         np.testing.assert_allclose(a.values, b.values, rtol=1e-11, atol=1e-15)
         np.testing.assert_allclose(a.psi.reference, b.psi.reference, rtol=1e-9, atol=1e-14)
-
-
-def test_rows_not_kept_have_no_part(rng):
-    rows, points = rng.normal(size=(60, 2)), rng.normal(size=(3, 2))
-    kept = np.delete(np.arange(60), [0, 7, 59])
-    part, whole = at.Chunked(rows, kept, np.ones(2)), at.Chunked(rows[kept] - 1.0)
-    assert len(part) == 57
-    a = at.fssd(part, lambda p: [-part[p]], points, Gaussian(1.0))
-    b = at.fssd(whole, lambda p: [-whole[p]], points, Gaussian(1.0))
-    assert a.values == b.values
-    np.testing.assert_array_equal(a.psi.reference, b.psi.reference)

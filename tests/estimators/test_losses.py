@@ -27,30 +27,12 @@ def test_means_and_covariance_of_the_means(rng):
     assert joint.sizes == (50,)
 
 
-def test_pairing_by_item_is_used(rng):
-    """Items of very different difficulty: paired differences are small and the worse model is found."""
-    difficulty = rng.normal(size=200) * 10
-    noise = 0.2 * rng.normal(size=(2, 200))
-    losses = {"good": difficulty + noise[0], "bad": difficulty + 0.2 + noise[1]}
-    for test in ("relpsi", "best-set", "carve"):
-        result = relfit.decide(relfit.from_losses(losses), test=test, rng=0)
-        assert result.worse.tolist() == [False, True]
-    assert result.measure == "loss"
-
-
 def test_a_loss_plus_a_constant_is_worse_for_certain(rng):
     loss = rng.normal(size=100)
     result = relfit.decide(relfit.from_losses({"a": loss, "b": loss + 0.01, "c": loss}))
     assert result.worse.tolist() == [False, True, False]
     assert "deterministic" in result.status[1]
     assert "indistinguishable" in result.status[2]
-
-
-def test_frames_name_their_columns(rng):
-    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
-    frame = pandas.DataFrame(rng.normal(size=(30, 2)), columns=["x", "y"])
-    assert relfit.from_losses(frame).names == ("x", "y")
-    assert relfit.from_losses(frame, names=["p", "q"]).names == ("p", "q")
 
 
 def _written(folder, rows, suffix):
@@ -64,25 +46,6 @@ def _written(folder, rows, suffix):
 
         parquet.write_table(pyarrow.table(dict(zip(names, rows.T, strict=True))), path)
     return path
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_files_name_their_columns(rng, tmp_path, suffix):
-    rows = rng.exponential(size=(30, 3))
-    path = _written(tmp_path, rows, suffix)
-    for losses in (path, str(path)):
-        joint = relfit.from_losses(losses)
-        assert joint.names == ("gpt", "claude", "llama")
-        np.testing.assert_allclose(joint.values, rows.mean(0))
-    assert relfit.from_losses(path, ["a", "b", "c"]).names == ("a", "b", "c")
-    np.save(tmp_path / "bare.npy", rows)
-    assert relfit.from_losses(tmp_path / "bare.npy").names == ("m1", "m2", "m3")
-
-
-def test_arrow_tables_name_their_columns(rng):
-    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    x, y = rng.normal(size=(2, 30))
-    assert relfit.from_losses(pyarrow.table({"x": x, "y": y})).names == ("x", "y")
 
 
 def test_a_column_that_numbers_the_items_is_no_model(rng, tmp_path):
@@ -171,12 +134,3 @@ def test_very_small_scores_are_measured_in_a_unit(rng):
     refused(lambda: relfit.from_losses(scores * 1e-140), "losses: expected scores of at least 2.2e-308 in size")
     scores[:, 1] *= 1e170
     refused(lambda: relfit.from_losses(scores), "expected scores of similar size", "at most 1e-170 for 'm1'")
-
-
-def test_percentages_have_the_sign_test_of_fractions(rng):
-    """0 or 100 instead of 0 or 1: where few items differ, p-values are at least those of the exact sign test."""
-    right = np.ones((60, 2))
-    right[:5, 1] = 0.0
-    fractions, percentages = (relfit.decide(relfit.from_losses(c * right, higher_is_better=True)) for c in (1, 100))
-    np.testing.assert_array_equal(percentages.pvalue, fractions.pvalue)
-    assert fractions.pvalue[1] == pytest.approx(0.5**5)

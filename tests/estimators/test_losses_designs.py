@@ -1,6 +1,5 @@
 """Means that are more than plain ones: strata, groups inside them, series, and judges corrected by people."""
 
-import importlib.util
 import math
 
 import numpy as np
@@ -10,8 +9,7 @@ from scipy.signal import lfilter
 from scipy.stats import t
 
 import relfit
-from relfit.stats.joint import gram, has_psi_covariance
-from relfit.stats.tests.best_set import best_set
+from relfit.stats.joint import has_psi_covariance
 
 # ── strata ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -68,15 +66,6 @@ def test_a_few_items_that_decide_a_macro_average_keep_the_level():
     assert lost / trials <= 0.05 + 3.0 * math.sqrt(0.05 * 0.95 / trials)
 
 
-def test_weights_by_size_give_the_plain_mean(rng):
-    losses, tasks = rng.normal(size=(60, 3)), np.repeat([1, 2], [20, 40])
-    joint = relfit.from_losses(losses, strata=tasks, weights={1: 20, 2: 40})
-    np.testing.assert_allclose(joint.values, losses.mean(0))
-    one = relfit.from_losses(losses, strata=np.zeros(60))
-    np.testing.assert_allclose(one.covariance, np.cov(losses.T) / 60, rtol=1e-12)
-    assert one.design is None  # D46: "macro average over 1 strata"
-
-
 def test_groups_inside_strata(rng):
     """Σ_t w_t² G_t/(G_t − 1) Σ_g (Σ_{a∈g} (x_a − mean_t)/n_t)², written out."""
     tasks = np.repeat([0, 1], [48, 72])
@@ -124,26 +113,6 @@ def test_bartletts_weights(rng, lags):
         np.testing.assert_allclose(joint.covariance, relfit.from_losses(rows).covariance, rtol=1e-12)
 
 
-def test_the_default_covers_a_series(rng):
-    """The mean of 400 AR(½) rows has variance 4/400; taken as independent, they have a third of it."""
-    estimates = [relfit.from_losses(ar(rng, 400, 2), dependence="series").covariance[0, 0] for _ in range(60)]
-    alone = [relfit.from_losses(ar(rng, 400, 2)).covariance[0, 0] for _ in range(60)]
-    assert np.mean(estimates) == pytest.approx(4 / 400, rel=0.15)
-    assert np.mean(alone) == pytest.approx(4 / 1200, rel=0.1)
-
-
-def test_level_on_series():
-    """Three tied AR(½) models, 250 items: 5% + 3 s.e. of 200 trials is .096. Taken as independent they lose a third."""
-    lost = np.zeros(2)
-    for trial in range(200):
-        rows = ar(np.random.default_rng(trial), 250, 3)
-        for k, dependence in enumerate(("series", "independent")):
-            joint = relfit.from_losses(rows, dependence=dependence)
-            lost[k] += best_set(joint, 0.05, "stepdown", rng=np.random.default_rng(trial), draws=1000).worse.any()
-    assert lost[0] <= 0.096 * 200
-    assert lost[1] > 0.25 * 200
-
-
 def test_laws_of_a_series(rng):
     # Two models: the tail of the only pair is Student's with 3n/(2(L + 1)) degrees of freedom.
     two = relfit.from_losses(ar(rng, 400, 2), dependence="series", lags=9)
@@ -186,18 +155,6 @@ def test_diebold_mariano(h):
     assert diebold_mariano(*forecasts(), h) == pytest.approx(GOLDEN[h], rel=1e-9)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("scores") is None, reason="scores is not installed")
-@pytest.mark.parametrize("h", [1, 3, 5])
-def test_diebold_mariano_live(rng, h):
-    import xarray
-    from scores.stats import statistical_tests
-
-    a, b = np.square(ar(rng, 120, 2)).T
-    series = xarray.DataArray([a - b], dims=["s", "t"], coords={"s": [0], "h": ("s", [h])})
-    theirs = statistical_tests.diebold_mariano(series, "s", "h", method="HLN")["dm_test_stat"]
-    assert diebold_mariano(a, b, h) == pytest.approx(float(theirs[0]), rel=1e-9)
-
-
 # ── a judge and people ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -234,14 +191,6 @@ def test_judge_corrected_by_people(rng):
     assert (joint.standard_error < 0.6 * relfit.from_losses(labels[there]).standard_error).all()
 
 
-def test_a_useless_judge_costs_nothing(rng):
-    judge, labels = judged(rng, noise=0.0)
-    judge = rng.normal(size=judge.shape)
-    people = relfit.from_losses(labels[~np.isnan(labels[:, 0])])
-    joint = relfit.from_losses(judge, labels=labels)
-    np.testing.assert_allclose(joint.standard_error, people.standard_error, rtol=0.1)
-
-
 def test_labels_in_long_form(rng):
     judge, labels = judged(rng, n=100, count=30)
     rows = [(k, model, judge[k, j], labels[k, j]) for k in range(100) for j, model in enumerate("ab")]
@@ -250,18 +199,6 @@ def test_labels_in_long_form(rng):
     joint = relfit.from_losses(columns, item="item", model="model", score="judge", labels="human")
     at = [joint.names.index(name) for name in "ab"]
     np.testing.assert_allclose(joint.values[at], relfit.from_losses(judge, labels=labels).values)
-
-
-def test_coverage_of_the_corrected_difference():
-    """500 trials of 60 labels among 300 items: 95% ± 3 s.e. is at least .92."""
-    inside = 0
-    for trial in range(500):
-        judge, labels = judged(np.random.default_rng(trial), 300, 60)
-        joint = relfit.from_losses(judge, labels=labels)
-        gap = joint.values[1] - joint.values[0]
-        error = math.sqrt(joint.covariance[0, 0] + joint.covariance[1, 1] - 2 * joint.covariance[0, 1])
-        inside += abs(gap - 0.5) <= 1.96 * error
-    assert 0.92 <= inside / 500 <= 0.98
 
 
 @pytest.mark.parametrize(
@@ -287,10 +224,6 @@ def test_coverage_of_the_corrected_difference():
 )
 def test_refusals(rng, options, words):
     refused(lambda: relfit.from_losses(rng.normal(size=(60, 2)), **options), words)
-
-
-def test_gram_of_lags_is_positive(rng):
-    assert np.linalg.eigvalsh(gram(rng.normal(size=(40, 6)), 7)).min() > -1e-12
 
 
 def test_one_stratum_is_no_macro_average():

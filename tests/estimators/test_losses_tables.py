@@ -132,23 +132,6 @@ def test_the_users_numbers_and_direction_everywhere(right, rng):
     assert result.pairs().worse.tolist() == losses.pairs().worse.tolist()
 
 
-def test_the_gate_knows_the_direction(right):
-    from relfit.report.gate import judge, junit_xml
-
-    result = relfit.compare_losses(right, names=MODELS, higher_is_better=True, rng=0)
-    assert judge(result, "phi", "gpt").failed
-    assert not judge(result, "gpt", "phi").failed
-    assert "phi is clearly worse than" in judge(result, "phi").sentence
-    assert f"mean score {right.mean(0)[2]:.6g}" in junit_xml(result)
-
-
-@pytest.mark.parametrize("test", ["relpsi", "carve"])
-def test_other_tests_say_the_direction(right, test):
-    result = relfit.compare_losses(right, names=MODELS, higher_is_better=True, test=test, rng=0)
-    assert result.correction == "none"
-    assert "smallest" not in render_report(result)
-
-
 def test_a_direction_is_needed(right):
     """Accuracies from 0 to 100 were taken for losses, and the worst model passed the gate."""
     for scores in (right, 100 * right, -right):
@@ -211,15 +194,6 @@ def test_one_very_good_or_bad_model_is_no_doubt(rng, factor, noted):
     result = relfit.compare_losses(table, item="item", higher_is_better=False, rng=0)
     assert any(note.startswith("'phi' is on another scale") for note in result.warnings) is noted
     assert not result.doubts
-
-
-def test_counts_beside_percentages_are_noted(rng):
-    percentages = rng.integers(0, 101, size=(60, 2))
-    tokens = rng.integers(200, 900, size=60)
-    table = {"doc": [f"q{k}" for k in range(60)], "a": percentages[:, 0], "b": percentages[:, 1]}
-    table["n_tokens"] = tokens
-    result = relfit.compare_losses(table, item="doc", higher_is_better=True, rng=0)
-    assert any(note.startswith("'n_tokens' is on another scale") for note in result.warnings)
 
 
 def test_missing_scores_leave_their_items_out(right):

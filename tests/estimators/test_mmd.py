@@ -1,13 +1,9 @@
-from functools import partial
-
 import numpy as np
 import pytest
 from oracle import dense
 
 from relfit.compute.reduce import Runtime, Sums
 from relfit.estimators import mmd
-from relfit.estimators.base import PairSource
-from relfit.estimators.designs import Linear
 from relfit.kernels.composite import MultiScale
 from relfit.kernels.standard import IMQ, Gaussian, Polynomial
 
@@ -73,21 +69,6 @@ def test_pair_values_are_h(kernel, rng):
     a, b = np.nonzero(~np.eye(12, dtype=bool))
     h = mmd.pair_values(kernel, (reference[a], x[a]), (reference[b], x[b]))
     assert h.mean() == pytest.approx(dense.mmd_paired(reference, [x], kernel)[0][0], abs=1e-14)
-
-
-def test_linear_estimate_is_the_mean_over_disjoint_pairs(kernel, rng):
-    reference, x = rng.normal(size=(2, 101, 2))
-    source = PairSource(101, 1, lambda rows: [reference[rows], x[rows]], partial(mmd.pair_values, kernel), None)
-    got = Linear().from_pairs(source, RUNTIME)
-    z = np.vstack([reference, x])
-    k = dense.gram(kernel, z, z)
-
-    def h(i, j):
-        return k[101 + i, 101 + j] + k[i, j] - k[101 + i, j] - k[101 + j, i]
-
-    values = np.array([h(2 * p, 2 * p + 1) for p in range(50)])
-    assert got.values[0] == pytest.approx(values.mean(), abs=1e-14)
-    assert got.psi.covariance()[0, 0] == pytest.approx(values.var(ddof=1) / 50, rel=1e-12)
 
 
 @pytest.mark.parametrize("far", [0.0, 1e6])

@@ -93,14 +93,6 @@ def test_relmulti_chooses_on_its_selection_rows(data):
     assert f"{max(ratios):.2f}, against {min(ratios):.2f}" in result.warnings[0]
 
 
-def test_blobs_get_a_narrow_kernel():
-    """The blobs differ within circles of radius 1 to 2; the median distance is 7."""
-    reference, models = draw(blobs(), 500, seed=3)
-    result = relfit.compare(reference, models, kernel="select", rng=5)
-    assert result.kernel.bandwidth < 2.0
-    assert result.best == "P2"
-
-
 def test_the_reader_is_told(data, tmp_path):
     reference, models = data
     result = relfit.compare(reference, models, kernel="select", rng=5)
@@ -120,17 +112,6 @@ def test_the_reader_is_told(data, tmp_path):
         relfit.compare(reference, models, kernel="select", test="relmulti", rng=5)
     )
     assert "on 40 rows that were held out" in str(relfit.compare(reference, densities(), kernel="select", rng=5))
-
-
-def test_every_other_call_that_takes_a_kernel(data):
-    reference, models = data
-    pair = relfit.compare_pair(reference, models["P1"], models["P2"], kernel="select", rng=5)
-    whole = relfit.compare(reference, {"a": models["P1"], "b": models["P2"]}, kernel="select", rng=5)
-    assert pair.kernel == whole.kernel
-    assert pair.warnings[0] == whole.warnings[0]
-    assert relfit.estimate(reference, models, kernel="select", rng=5).sizes == (160, 160, 160)
-    by_measure = relfit.compare(reference, models, discrepancy=relfit.MMD(Select(CANDIDATES)), rng=5)
-    assert by_measure.kernel in CANDIDATES
 
 
 def test_refusals(data):

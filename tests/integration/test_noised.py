@@ -28,13 +28,6 @@ def test_the_network_of_the_data_is_best_at_every_level(x):
     assert "noise levels 0.1, 0.5, 2" in str(result)
 
 
-def test_one_level_is_a_plain_comparison_on_noised_data(x):
-    """With one level its weight is 1, so the average is that level's own estimate, ψ rows and all."""
-    result = compare_noised(x, {"a": smoothed(1.0), "b": smoothed(0.0)}, [0.5], rng=3)
-    np.testing.assert_allclose(result.overall.discrepancy, result.by_level[0].discrepancy, rtol=1e-12)
-    np.testing.assert_allclose(result.overall.covariance, result.by_level[0].covariance, rtol=1e-12)
-
-
 def test_levels_are_weighted_by_their_square(x):
     result = compare_noised(x, {"a": smoothed(1.0), "b": smoothed(0.0)}, [1.0, 2.0], rng=3)
     small, large = (level.discrepancy for level in result.by_level)

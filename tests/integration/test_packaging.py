@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import relfit
-from relfit.cli import main
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 ROOT = Path(__file__).parents[2]
@@ -64,22 +63,6 @@ def test_the_recipe_says_what_the_project_says():
     assert [item.replace("-base", "").replace(" ", "") for item in needed] == PROJECT["dependencies"]
     assert recipe["build"]["python"]["entry_points"] == ["relfit = relfit.cli:main"]
     assert recipe["about"]["summary"] == PROJECT["description"]
-
-
-def test_what_is_published_is_named_and_there():
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
-    assert all((ROOT / name).exists() for name in settings["sdist"]["only-include"])
-    assert settings["wheel"]["packages"] == ["src/relfit"]
-
-
-@pytest.mark.parametrize(("typed", "offered"), [("relfit comp", "plain,compare"), ("relfit doc", "plain,doctor")])
-def test_the_shell_can_complete_commands(typed, offered, monkeypatch, capsys):
-    monkeypatch.setenv("_RELFIT_COMPLETE", "bash_complete")
-    monkeypatch.setenv("COMP_WORDS", typed)
-    monkeypatch.setenv("COMP_CWORD", "1")
-    with pytest.raises(SystemExit):
-        main([])
-    assert capsys.readouterr().out.split() == [offered]
 
 
 def test_every_action_is_pinned_to_a_commit():

@@ -12,12 +12,10 @@ from relfit.monitor.evidence import (
     BETS,
     CHUNK,
     advance,
-    closed,
     log_e_models,
     log_e_pairs,
     lower_limits,
     no_evidence,
-    ranks,
     regrets,
 )
 
@@ -101,12 +99,6 @@ def test_the_peer_on_the_same_bets(monkeypatch):
         assert math.exp(ours) == pytest.approx(np.mean(martingales), rel=1e-9)
 
 
-@given(st.lists(st.floats(-20.0, 20.0), min_size=1, max_size=7))
-def test_the_closure_is_the_smallest_mean_of_all_sets(logs):
-    found = np.exp(closed(np.array(logs)))
-    np.testing.assert_allclose(found, subset_means(np.exp(logs)), rtol=1e-10)
-
-
 @pytest.mark.parametrize("cuts", [[1, 2, 3], [CHUNK], [100, 101], []])
 def test_how_many_items_are_given_at_once_does_not_matter(cuts):
     losses = np.random.default_rng(0).random((200, 3)) * [1.0, 0.7, 0.9]
@@ -170,10 +162,3 @@ def test_what_is_no_worse_on_average_has_no_evidence_against_it():
     assert pairs[0, 1] < 0.0
     assert found.peak[0] <= 0.0
     assert found.out[1] > 0.0  # it was worse on average then
-
-
-def test_ranks_are_those_of_scipy():
-    from scipy.stats import rankdata
-
-    losses = np.random.default_rng(0).integers(0, 4, (50, 5)).astype(float)
-    np.testing.assert_allclose(ranks(losses), (rankdata(losses, axis=1) - 1.0) / 4.0)

@@ -54,15 +54,6 @@ def test_the_answer_is_that_of_the_evidence(path, losses):
     assert result.to_dict()["type"] == "relfit.MonitorResult"
 
 
-def test_one_item_at_a_time_over_several_runs(path, losses):
-    for k in range(30):
-        with Monitor(NAMES, path=path) as monitor:
-            monitor.update({name: losses[k, j] for j, name in enumerate(NAMES)}, items=f"i{k}")
-    with Monitor.open(path) as monitor, filled(":memory:", losses[:30]) as whole:
-        np.testing.assert_allclose(monitor.result().log_evalue, whole.result().log_evalue)
-        assert monitor.result().items == 30
-
-
 def test_an_item_counted_twice_is_refused_and_nothing_is_counted(path, losses):
     with filled(path, losses) as monitor:
         before = monitor.result().to_json()
@@ -211,17 +202,6 @@ def test_figures_that_cannot_be_are_refused(path, losses, value, recwarn):
     with pytest.raises(relfit.InputError, match=r"is damaged \(its figures are not those of any losses\)"):
         Monitor.open(path)
     assert not recwarn.list
-
-
-@pytest.mark.parametrize(("clock", "day"), [(0.0, "1970-01-01"), (-1e9, "1970-01-01"), (1e12, "9999-12-31")])
-def test_a_clock_that_is_not_set_stops_nothing(path, losses, monkeypatch, tmp_path, clock, day):
-    """A machine without a battery starts in 1970."""
-    monkeypatch.setattr("relfit.monitor.store.time.time", lambda: clock)
-    with filled(path, losses) as monitor:
-        assert f"({day})" in str(monitor.result())
-        monitor.report(tmp_path / "page.html")
-    with Monitor.open(path) as monitor:
-        assert f"({day})" in str(monitor.result())
 
 
 _ENDLESS = "WITH RECURSIVE n(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM n)"

@@ -6,7 +6,6 @@ import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
@@ -14,7 +13,7 @@ import pytest
 
 from relfit.cli import main
 from relfit.paper import chicago, data
-from relfit.paper.data import CACHE_VARIABLE, DataOptions, download, parse, robberies
+from relfit.paper.data import CACHE_VARIABLE, DataOptions, download, robberies
 from relfit.paper.reproduce import CATALOGUE, reproduce
 from relfit.util.errors import InputError
 
@@ -30,14 +29,6 @@ def silent(_line):
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     return tmp_path / "cache" / "chicago"
-
-
-@pytest.fixture(scope="session")
-def real_file():
-    path = Path(__file__).parents[3] / "shared" / "data" / "chicago" / "robbery_2016.csv"
-    if not path.exists():
-        pytest.skip("the robberies of 2016 are not on this machine")
-    return path
 
 
 # --- the portal
@@ -148,39 +139,6 @@ def test_downloaded_once_and_verified_afterwards(portal, cache):
 # --- files
 
 
-def test_the_order_of_a_file_and_of_its_columns_does_not_matter(tmp_path):
-    one, two = tmp_path / "one.csv", tmp_path / "two.csv"
-    one.write_text("lon,lat\n" + "".join(f"{lon},{lat}\n" for lon, lat in EXAMPLE))
-    two.write_text("Latitude, Longitude\n" + "".join(f"{lat},{lon}\n" for lon, lat in EXAMPLE[::-1]))
-    assert np.array_equal(robberies(DataOptions(data=one), silent), robberies(DataOptions(data=two), silent))
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "columns lon,lat"),
-        ("x,y\n1,2\n", "columns lon,lat"),
-        ("lon,lat\n-87.6,here\n", "two numbers"),
-        ("lon,lat\n-87.6\n", "two numbers"),
-        ("lon,lat\nnan,41.8\n", "outside Chicago"),
-        ("lon,lat\n41.8,-87.6\n", "outside Chicago"),
-    ],
-)
-def test_a_file_that_is_not_the_data_is_refused(text, words):
-    with pytest.raises(InputError, match=words):
-        parse(text, "file")
-
-
-def test_the_real_file(real_file):
-    rows = robberies(DataOptions(data=real_file), silent)
-    assert rows.shape == (11_953, 2)
-    assert len(rows) - len(np.unique(rows, axis=0)) == 1_525
-    train, test = chicago.split(rows, 7000)
-    assert (len(train), len(test)) == (7000, 4953)
-    assert train.mean(axis=0) == pytest.approx([0.0, 0.0], abs=1e-9)  # of -87 to 16 digits, over 0.05
-    assert train.std(axis=0) == pytest.approx([1.0, 1.0])
-
-
 # --- the models
 
 
@@ -254,16 +212,6 @@ def city_file(tmp_path):
     path = tmp_path / "city.csv"
     path.write_text("lon,lat\n" + "".join(f"{lon:.9f},{lat:.9f}\n" for lon, lat in city(1600)))
     return path
-
-
-def test_scores_are_looked_up_by_point():
-    points = np.array([[0.5, 1.0], [-2.0, 0.0], [0.5, 1.0], [0.5, -1.0]])
-    scores = np.array([[[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [5.0, 6.0]]])
-    known = chicago.Study(("m",), points, scores, np.zeros((1, 4)), np.zeros((1, 2, 2)), (0.0, 1.0, 0.0, 1.0))
-    rows = [3, 0, 1, 2]
-    assert np.array_equal(known.density("m").scores(points[rows]), scores[0][rows])
-    with pytest.raises(InputError, match="test points"):
-        known.density("m").scores(np.array([[0.5, 1.1]]))
 
 
 def test_quick_version(city_file, tmp_path):

@@ -7,21 +7,13 @@ from scipy.stats import norm
 import relfit
 from relfit.paper import tpr
 from relfit.paper.problems import draw, mean_shift_l10, mixture_1d, rotation_2d
-from relfit.paper.tpr import Gap, ksd_gap, mmd_gap, nodes
+from relfit.paper.tpr import Gap, ksd_gap, mmd_gap
 from studies.problems import true_ksd, true_mmd
 
 
 def variance_of_difference(joint):
     v = joint.covariance
     return v[0, 0] + v[1, 1] - 2.0 * v[0, 1]
-
-
-def test_nodes_give_the_moments_of_the_mixture():
-    """M(.7): mean .7 − .3 = .4, second moment 1 + 1 = 2."""
-    x, w = nodes(mixture_1d().models["P1"])
-    assert w.sum() == pytest.approx(1.0)
-    assert w @ x[:, 0] == pytest.approx(0.4)
-    assert w @ x[:, 0] ** 2 == pytest.approx(2.0)
 
 
 def test_mmd_gap_has_the_exact_mean():
@@ -83,15 +75,6 @@ def test_closed_forms_by_hand():
     assert tpr.relpsi_limit(gap, 400) == pytest.approx(norm.cdf(2.0 - 1.959964))
     halves = norm.cdf(np.sqrt(2.0)) * norm.cdf(np.sqrt(2.0) - 1.644854)
     assert tpr.relmulti_limit(gap, 400, 0.5) == pytest.approx(halves)
-
-
-def test_a_purely_second_order_gap_by_hand():
-    """b = 0, ν = 1, μ = 0: D = (η² − 1)/n, ŝ = 2|η|/n. D > 0 for |η| > 1; D > z ŝ for |η| > z + √(z² + 1)."""
-    gap = gap_of(0.0, [0.0], [1.0])
-    value, variance = tpr.estimates(gap, 30)
-    error = np.sqrt(0.25 / tpr.DRAWS)
-    assert np.mean(value > 0.0) == pytest.approx(2 * norm.sf(1.0), abs=4 * error)
-    assert np.mean(value > np.sqrt(variance)) == pytest.approx(2 * norm.sf(1 + np.sqrt(2)), abs=4 * error)
 
 
 @pytest.mark.parametrize("n", [60, 1000])

@@ -9,9 +9,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from pathlib import Path
 
 import pytest
@@ -125,15 +124,6 @@ def test_only_what_is_missing_is_run(store):
     assert again == [[{"value": 10}, {"value": 11}], [{"value": 20}, {"value": 21}]]
 
 
-def test_executors_agree(tmp_path, trials):
-    stores = [tmp_path / name for name in ("inline", "threads", "processes")]
-    for path, executor in zip(stores, (Inline(), ThreadPoolExecutor(3), None), strict=True):
-        with Store(path) as store:
-            run_trials(store, "e", SETTINGS, 20, trials.plain, executor=executor, progress=False)
-    assert len(rows(stores[0])) == 40
-    assert rows(stores[0]) == rows(stores[1]) == rows(stores[2])
-
-
 def test_worker_processes_use_one_thread_each_and_leave_ctrl_c_to_the_parent(store, trials):
     """One thread also in a library that only the trial loads (scipy's own BLAS)."""
     [results] = run_trials(store, "e", [{}], 2, trials.surroundings, progress=False)
@@ -144,29 +134,6 @@ def test_worker_processes_use_one_thread_each_and_leave_ctrl_c_to_the_parent(sto
 
 
 # --- scheduling
-
-
-def test_two_at_a_time_and_never_more_than_the_window_in_flight(store, monkeypatch):
-    monkeypatch.setattr(runner, "_batch_size", lambda _: 1)
-    meet = threading.Barrier(2, timeout=10)
-
-    class Counting(ThreadPoolExecutor):
-        most = 0
-        flying: set = set()  # noqa: RUF012
-
-        def submit(self, *arguments, **options):
-            future = super().submit(*arguments, **options)
-            self.flying.add(future)
-            Counting.most = max(Counting.most, sum(not f.done() for f in self.flying))
-            return future
-
-    def trial(setting, seed):
-        meet.wait()
-        return {}
-
-    with Counting(2) as executor:
-        run_trials(store, "e", SETTINGS, 40, trial, executor=executor, progress=False, window=3)
-    assert Counting.most <= 3
 
 
 # --- failures
@@ -282,12 +249,3 @@ def value_of(result):
 
 
 # --- progress
-
-
-def test_progress_function_counts_what_was_stored_before(store):
-    run_trials(store, "e", SETTINGS[:1], 2, value, executor=Inline(), progress=False)
-    seen = []
-    run_trials(store, "e", SETTINGS, 3, value, executor=Inline(), progress=lambda *pair: seen.append(pair), window=1)
-    assert seen[-1] == (6, 6)
-    assert seen[0] == (3, 6)
-    assert seen == sorted(seen)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,6 @@ import relfit
 from relfit.data.structure import separated_clusters
 from relfit.report.checks import about, bandwidth_sensitivity, checks, rows_advice
 from relfit.report.recall import recall
-from relfit.results.words import caveats, in_other_words
 
 
 def _checks(result, data=None):
@@ -108,22 +105,6 @@ def test_rows_advice_is_the_plans():
     (sentence,) = rows_advice(result)
     needed = relfit.plan(joint, tests=["relpsi"]).needed("b", "relpsi")
     assert sentence.startswith(f"To tell b from a you would need about n = {about(needed)} rows; ")
-
-
-@pytest.mark.parametrize(
-    ("correction", "said"),
-    [("none", "called worse in at most 10 of 100"), ("by", "10 of every 100 verdicts"), ("holm", "even one mistaken")],
-)
-def test_error_rates_as_frequencies(make, correction, said):
-    result = make([0.0, 1.0, 2.0], alpha=0.1, correction=correction)
-    assert said in in_other_words(result)[0]
-    assert re.search(r"\bnot the probability\b", in_other_words(result)[1])
-
-
-def test_what_each_discrepancy_cannot_see(make):
-    assert any("wrong weights" in text for text in caveats(make([0.0, 1.0], measure="ksd")))
-    assert any("moments" in text for text in caveats(make([0.0, 1.0], measure="mmd", kernel=relfit.Polynomial())))
-    assert not any("weights" in text for text in caveats(make([0.0, 1.0], measure="mmd")))
 
 
 def test_two_clusters_by_hand():

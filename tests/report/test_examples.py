@@ -11,7 +11,7 @@ from PIL import Image
 from refusals import refused
 
 import relfit
-from relfit.report.examples import LETTERS, PICTURE, check_items, example, strips
+from relfit.report.examples import PICTURE, check_items, example, strips
 from relfit.report.page import render_report
 from relfit.report.recall import recall
 from relfit.report.witness import differing_rows
@@ -70,12 +70,6 @@ def test_arrays_become_pictures():
     colour[..., 0] = 200
     assert _decoded(example(colour, 0).picture).getpixel((0, 0)) == (200, 0, 0)
     refused(lambda: example(np.zeros(5), 0), "expected images of shape (h, w) or (h, w, 3)")
-
-
-def test_texts_are_cut_and_shown_as_text():
-    assert example("x" * 1000, 0).text == "x" * (LETTERS - 1) + "…"
-    assert example("a\x1b[31m\u202e", 0).text == "a\\x1b[31m\\u202e"
-    assert example("   ", 0).text == "(empty)"
 
 
 def test_the_page_shows_them_escaped(compared):

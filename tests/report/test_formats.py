@@ -14,9 +14,8 @@ from scipy.stats import multivariate_normal
 
 import relfit
 from relfit.kernels.composite import Decay, Tilted
-from relfit.report.page import render_report, settings
-from relfit.results.formats import methods_text, references, to_csv, to_latex, to_markdown
-from relfit.util.errors import InputError
+from relfit.report.page import render_report
+from relfit.results.formats import references, to_csv, to_latex, to_markdown
 
 
 def test_csv_holds_the_rows_exactly(make, odd):
@@ -66,17 +65,6 @@ def test_a_result_is_read_by_the_names_of_models(make):
     assert "nobody" not in result
     refused(lambda: result["nobody"], "name: expected the name of a model")
     refused(lambda: result.verdict("nobody"), "got 'nobody'")
-
-
-@pytest.mark.parametrize("name", ["x\r=1+1", "\r=1+1", "x\r\n=1+1", "x\n=1+1", '"\r"=1', "x,\r"])
-def test_csv_keeps_a_name_in_one_cell(name):
-    """A lone carriage return ends a row for most readers; what follows it would be a cell of its own, and a formula."""
-    result = relfit.decide(relfit.JointEstimate((name, "b"), [0.1, 0.9], 0.01 * np.eye(2)), rng=0)
-    text = to_csv(result)
-    read = list(csv.reader(io.StringIO(text, newline="")))
-    assert len(read) == 3
-    assert [row[0] for row in read[1:]] == ["'" + name if name.startswith("\r") else name, "b"]
-    assert not any(line.startswith("=") for line in re.sub(r'"(?:[^"]|"")*"', "", text).splitlines())
 
 
 def test_markdown_is_one_table(odd):
@@ -164,12 +152,6 @@ def test_methods_do_not_claim_what_was_not_done(rng):
     assert "each given by 60 draws, against a target density" in target
 
 
-def test_methods_of_scores_and_bad_styles(make):
-    assert make([0.1, 0.9]).methods_text().startswith("We compared 2 models by a score")
-    with pytest.raises(InputError, match="cite: expected one of text, bibtex"):
-        methods_text(make([0.1, 0.9]), "mla")
-
-
 CALLS = {
     "default": {},
     "everything": {
@@ -215,19 +197,6 @@ def test_the_call_on_the_page_gives_the_same_answer(rng, name):
     assert {k: v for k, v in ours.items() if k != "bandwidth_rule"} == {
         k: v for k, v in theirs.items() if k != "bandwidth_rule"
     }
-
-
-def test_settings_are_complete(rng):
-    data, models = rng.normal(size=(60, 2)), {"a": rng.normal(size=(60, 2)), "b": rng.normal(1, 1, (60, 2))}
-    shown = dict(settings(relfit.compare(data, models, rng=3, test="relmulti", margin=0.5)))
-    assert shown["test"] == "RelMulti"
-    assert shown["level α"] == "0.05"
-    assert shown["seed"] == "3"
-    assert shown["fraction of rows for selection"] == "0.25"
-    assert shown["rows"] == "n = 45 for testing"
-    assert shown["margin"] == "0.5"
-    assert "covariance" not in shown
-    assert not any(re.search(r"array\(|object at", text) for text in shown.values())
 
 
 @pytest.mark.parametrize("test", ["relpsi", "relmulti", "best-set", "carve"])

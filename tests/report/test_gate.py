@@ -181,27 +181,6 @@ def test_a_doubt_keeps_the_gate_from_answering():
     refused(lambda: judge(result, "new"), "gate: rows depend on each other in this order")
 
 
-def test_the_best_set_names_the_model_that_beats_it():
-    """a has the smallest estimate and a large error: c is worse than b, and nothing is known of c and a."""
-    joint = relfit.JointEstimate(("a", "b", "c"), [0.0, 0.1, 0.2], np.diag([1.0, 1e-4, 1e-4]), (500,))
-    result = relfit.decide(joint, rng=0)
-    gate = judge(result, "c")
-    assert (gate.failed, gate.against, gate.fixed) == (True, "b", False)
-    assert "c is clearly worse than b (p-value" in gate.words
-    assert judge(result, "b").against == "a"
-
-
-def test_a_fixed_pair_is_compare_pair(rng):
-    """With plain variances whatever the other models are, and by the law of both parts if there are no others."""
-    data, models = rng.normal(size=(80, 2)), [rng.normal(m, 1, (80, 2)) for m in (0.0, 0.3, 0.2)]
-    for kept, variance in (("abc", "projection"), ("bc", "auto")):
-        given = {name: x for name, x in zip("abc", models, strict=True) if name in kept}
-        result = relfit.compare(data, given, estimator=relfit.Complete(variance=variance), rng=0)
-        options = {"kernel": result.kernel, "estimator": relfit.Complete(variance=variance)}
-        pair = relfit.compare_pair(data, models[1], models[2], **options, rng=0)
-        assert judge(result, "b", "c").pvalue == pytest.approx(pair.pvalue, rel=1e-9)
-
-
 def test_a_copy_is_called_one(rng):
     """Whichever of the two was given first, and whoever is best: the usual reason is that no new sample was drawn."""
     data, a, b = (rng.normal(shift, 1, (60, 2)) for shift in (0.0, 0.0, 1.0))
@@ -333,14 +312,6 @@ def test_the_result_file_has_the_gate_and_reads_as_before(contrary):
         "sentence": gate.sentence,
     }
     assert relfit.Comparison.from_json(text).to_json() == result.to_json()
-
-
-def test_where_the_data_give_no_answer_nothing_is_judged(rng):
-    data, models = rng.normal(size=(40, 2)), {"a": rng.normal(size=(40, 2)), "far": rng.normal(3, 1, (40, 2))}
-    blind = relfit.compare(data, models, kernel=relfit.Gaussian(1e-6), rng=0)
-    with pytest.raises(relfit.RelfitError):
-        judge(blind, "far", "a")
-    assert judge(replace(blind, kernel=None), "far", "a") is not None
 
 
 def test_any_name_makes_well_formed_xml(odd):

@@ -56,16 +56,6 @@ def test_many_columns_are_shown_where_they_differ(rng):
     assert recalled.complete
 
 
-def test_halves_that_choose_and_draw_are_disjoint(rng):
-    """Pure noise in 50 columns: even along the worst of twelve axes the drawn half stays blank."""
-    shares = []
-    for _ in range(6):
-        data = rng.normal(size=(120, 50))
-        models = {"a": rng.normal(size=(120, 50)), "b": rng.normal(size=(120, 50))}
-        shares.append(_drawn(data, models, "b")[0].clear.mean())
-    assert np.mean(shares) < 0.01
-
-
 def test_slopes_of_a_shifted_density(rng):
     """Score −(x − 2): the contributions of N(0, 1) data are large all over, those of the right score are not clear."""
     data = rng.normal(size=(150, 2))
@@ -76,17 +66,6 @@ def test_slopes_of_a_shifted_density(rng):
     assert wrong.clear.mean() > 0.3
     assert wrong.values[wrong.clear].min() > 0.0
     assert right.clear.mean() < 0.02
-
-
-def test_main_axes_of_a_known_cloud():
-    """Points on the line (3, 4)/5 with a little spread across it: axis 1 is that direction with a positive sign."""
-    steps, across = np.linspace(-5, 5, 11), 0.1 * np.array([1.0, -1.0] * 5 + [0.0])
-    rows = np.outer(steps, [0.6, 0.8, 0.0]) + np.outer(across, [0.0, 0.0, 1.0])
-    axes = main_axes(rows)
-    np.testing.assert_allclose(axes.centre, 0.0, atol=1e-12)
-    np.testing.assert_allclose(axes.directions[0], [0.6, 0.8, 0.0], atol=1e-2)
-    assert axes.fraction[0] > 0.99
-    assert axes.view().labels[0] == "main axis 1 (100% of the variance)"
 
 
 def test_no_picture_has_an_axis_without_spread(rng):

@@ -19,7 +19,6 @@ import relfit
 from relfit.report.plots import MARKS, forest
 from relfit.report.recall import recall
 from relfit.report.witness import differing_rows, landscape
-from relfit.util.errors import InputError
 
 
 def _marks(ax):
@@ -87,18 +86,6 @@ def test_infinite_bars_are_cut_off(make):
     low, high = ax.get_xlim()
     assert -3.0 < low < 0.0 < 3.0 < high < 6.0, (low, high)
     assert all(low <= end <= high for bar in _bars(ax) for end in bar)
-
-
-def test_names_are_text_without_warnings(odd):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        ax = forest(odd)
-        ax.figure.savefig(io.BytesIO(), format="png")
-    labels = [label.get_text() for label in ax.get_yticklabels()]
-    assert "$\\frac$ & $x_1$" in labels
-    assert "two\\nlines" in labels
-    assert "rocket □" in labels
-    assert len(set(labels)) == len(labels)
 
 
 def test_pyplot_is_not_touched(tmp_path):
@@ -173,25 +160,6 @@ def test_bandwidths_show_the_differences_in_standard_errors(compared):
     expected = result.difference[2] / result.difference_standard_error[2]
     assert lines["c"].get_ydata()[at_one] == pytest.approx(expected)
     assert not any(text.get_parse_math() for text in ax.get_legend().get_texts())
-
-
-def test_kernels_without_bandwidth_are_refused(compared):
-    data, models = compared[1]
-    result = relfit.compare(data, models, kernel=relfit.Polynomial(), rng=0)
-    with pytest.raises(InputError, match="has no bandwidth"):
-        result.plot_bandwidths((data, models))
-
-
-def test_witness_of_the_worst_by_default_and_of_any(compared):
-    result, data = compared
-    assert result.plot_witness(data).get_title() == "c"
-    named = result.plot_witness(data, "b $x$")
-    assert named.get_title() == "b $x$"
-    assert (named.get_xlabel(), named.get_ylabel()) == ("column 0", "column 1")
-    points = next(line for line in named.lines if line.get_marker() == ".")
-    assert {tuple(row) for row in points.get_xydata()} <= {tuple(row) for row in data[0]}
-    with pytest.raises(InputError, match="name: expected the name of a model"):
-        result.plot_witness(data, "nobody")
 
 
 def test_one_column_is_coloured_where_it_is_clear_of_the_noise(rng):

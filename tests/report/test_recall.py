@@ -66,24 +66,6 @@ def test_columns_are_summed_up_over_all_rows(rng, tmp_path, monkeypatch):
     assert "Shares come from at most 400 rows of each sample." in page
 
 
-def test_generators_are_drawn_from_alike(rng):
-    data = rng.normal(size=(60, 1))
-    models = {"a": lambda n, rng: rng.normal(size=(n, 1)), "b": lambda n, rng: rng.normal(1, 1, (n, 1))}
-    result = relfit.compare(data, models, rng=5)
-    recalled = recall(result, (data, models))
-    assert differing_rows(result, recalled, "b").discrepancy == pytest.approx(result.discrepancy[1], rel=1e-9)
-
-
-def test_copies_stand_for_their_originals(rng):
-    data, a = rng.normal(size=(40, 2)), rng.normal(size=(40, 2))
-    models = {"a": a, "copy": a, "b": rng.normal(1, 1, (40, 2))}
-    result = relfit.compare(data, models, rng=0)
-    recalled = recall(result, (data, models))
-    assert differing_rows(result, recalled, "copy").discrepancy == differing_rows(result, recalled, "a").discrepancy
-    assert list(recalled.data.models) == ["a", "b"]
-    assert recalled.data.copies == {"copy": "a"}
-
-
 def test_large_samples_are_thinned_out_alike(rng):
     data = rng.normal(size=(MOST_ROWS + 500, 2))
     noise = rng.normal(size=data.shape)

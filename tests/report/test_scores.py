@@ -10,7 +10,7 @@ import relfit
 from relfit.data.evals import Evals
 from relfit.report.examples import LETTERS
 from relfit.report.page import render_report
-from relfit.report.scores import contrasts, heat_map, recall_scores, stratum_rows
+from relfit.report.scores import contrasts, recall_scores, stratum_rows
 
 STRATA = ["east"] * 40 + ["west"] * 40
 
@@ -72,20 +72,6 @@ def test_a_small_stratum_is_shown_and_not_tested(items, tested):
     page = render_report(result, relfit.scores(scores, strata=strata))
     assert (f"{items} items, not tested" in page) is not tested
     assert ("These are 2 tests" in page) is tested
-
-
-def test_no_panel_without_strata_or_scores():
-    result, scores = compared(crossed(), strata=None)
-    assert stratum_rows(result, scores) == []
-    assert heat_map(result, scores) is None
-    page = render_report(result, crossed())
-    assert 'id="parts"' not in page
-    assert 'id="items"' in page
-    bare = render_report(compared(crossed())[0])
-    assert 'id="parts"' not in bare
-    assert 'id="items"' not in bare
-    equal = {"a": [1, 0] * 40, "b": [0, 1] * 40}
-    assert 'id="items"' not in render_report(compared(equal)[0], relfit.scores(equal, strata=STRATA))
 
 
 # ── items ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -165,13 +151,6 @@ def test_prompts_tasks_and_keys_are_text_in_the_page():
     page = render_report(relfit.compare_losses(table, rng=0, **options), relfit.scores(table, **options))
     assert "<u>" not in page
     assert "&lt;u&gt;0" in page
-
-
-def test_a_result_that_was_stored_takes_its_scores():
-    evals = logs()
-    result = evals_result(evals)
-    again = relfit.Comparison.from_json(result.to_json())
-    assert render_report(again, evals) == render_report(result, evals)
 
 
 def test_other_scores_are_refused():

@@ -31,28 +31,6 @@ def test_each_is_the_comparison_at_that_bandwidth(three, test):
     np.testing.assert_array_equal(found.results[1][1].worse, result.worse)
 
 
-def test_kinds_ratios_and_changes(three):
-    result = relfit.compare(*three, rng=3)
-    found = bandwidth_sensitivity(result, recall(result, three), (0.5, 1.0, 2.0))
-    assert found.ratios("c")[1] == pytest.approx(result.difference[2] / result.difference_standard_error[2])
-    assert found.ratios(result.best)[1] == 0.0
-    assert found.kinds(result.best)[1] == "best"
-    assert found.kinds("c") == ("worse",) * 3
-    assert found.changed() == []
-
-
-def test_copies_have_the_verdict_of_their_original(three):
-    data, models = three
-    with_copy = {**models, "copy": models["c"]}
-    result = relfit.compare(data, with_copy, rng=3)
-    found = bandwidth_sensitivity(result, recall(result, (data, with_copy)))
-    assert found.kinds("copy") == found.kinds("c")
-    assert found.ratios("copy") == found.ratios("c")
-    alone = {"a": models["a"], "copy": models["a"]}
-    same = relfit.compare(data, alone, rng=3)
-    assert bandwidth_sensitivity(same, recall(same, (data, alone))).grades("copy") == ("same",) * 5
-
-
 @pytest.mark.parametrize("test", ["best-set", "relmulti"])
 @pytest.mark.parametrize(
     "options",

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 import relfit
 from relfit.results.table import number_format
 from relfit.results.text import show_pvalue, table
-from relfit.results.words import alone_words, header, summary
+from relfit.results.words import alone_words, summary
 from relfit.util.text import visible
 
 
@@ -115,29 +115,11 @@ def test_number_format():
     assert number_format([1.0], [1e12])(-1e12) == "-1.00e+12"
 
 
-def test_a_difference_that_decided_is_not_shown_as_zero():
-    """Strongly correlated estimates: each has s.e. 0.1, their difference 0.0012 has s.e. 1e-4 and decides."""
-    shared = 0.01 - 0.5e-8
-    joint = relfit.JointEstimate(("a", "b"), [0.1, 0.1012], [[0.01, shared], [shared, 0.01]])
-    row = table(relfit.decide(joint)).rows[1]
-    assert row[-1] == "clearly worse"
-    assert row[3] == "0.001"
-
-
 def test_adjusted_column_only_with_a_correction(make):
     assert "adjusted p" not in str(make([0.1, 0.2, 5.0]))
     shown = str(make([0.1, 0.2, 5.0], correction="by"))
     assert "adjusted p" in shown
     assert "Benjamini–Yekutieli correction" in shown
-
-
-def test_header_says_what_is_not_the_default(make):
-    result = make([0.1, 0.2, 0.3], estimator="linear", dependence="shared", sizes=(100, 50, 70, 60), measure="mmd")
-    assert header(result) == (
-        "RelPSI · MMD² · n = 100 reference rows, 50 to 70 model rows · linear estimator · shared samples · α = 0.05"
-    )
-    split = replace(result, test="relmulti", sizes=(75,) * 4, estimator="complete", dependence="independent")
-    assert header(split) == "RelMulti · MMD² · n = 75 for testing · α = 0.05"
 
 
 def test_copies_and_ties_are_said():

@@ -137,13 +137,3 @@ def test_files_have_grades_and_those_of_version_01_are_refused():
     refused(lambda: relfit.Comparison.from_dict({**record, "schema": 1}), "expected a relfit.Comparison of schema 2")
     less = {key: value for key, value in record.items() if key != "simultaneous_pvalue"}
     refused(lambda: relfit.Comparison.from_dict(less), "not a complete relfit.Comparison", "simultaneous_pvalue")
-
-
-def test_an_estimate_carries_its_measure():
-    rng = np.random.default_rng(0)
-    data, models = rng.normal(size=(100, 2)), {"a": rng.normal(size=(100, 2)), "b": rng.normal(1, 1, (100, 2))}
-    shown = str(relfit.decide(relfit.estimate(data, models, rng=0), rng=0))
-    assert shown.splitlines()[0].startswith("best set · MMD² · n = 100")
-    assert shown.splitlines()[1].split()[1] == "MMD²"
-    densities = {"a": relfit.Density(score=lambda x: -x, dim=2), "b": relfit.Density(score=lambda x: 1 - x, dim=2)}
-    assert relfit.estimate(data, densities, rng=0).measure == "ksd"

@@ -62,19 +62,6 @@ def test_pair_intervals_of_a_copy_and_of_a_constant_difference():
         result().pair_intervals(95)
 
 
-def test_a_copy_ties_with_its_original_and_costs_nothing():
-    rng = np.random.default_rng(0)
-    data, a = rng.normal(size=(150, 2)), rng.normal(size=(150, 2))
-    models = {"a": a, "far": rng.normal(2, 1, (150, 2)), "near": rng.normal(0.3, 1, (150, 2))}
-    plain = relfit.compare(data, models, rng=0)
-    more = relfit.compare(data, {**models, "again": a}, rng=0)
-    np.testing.assert_array_equal(more.pairs().adjusted_pvalue[:3, :3], plain.pairs().adjusted_pvalue)
-    assert more.pairs().pvalue[0, 3] == 1.0
-    ranks = more.ranks()
-    assert (ranks.lower[3], ranks.upper[3]) == (ranks.lower[0], ranks.upper[0])
-    assert ranks.lower[1] == 4
-
-
 def test_json_and_text():
     found = result()
     ranks = json.loads(found.ranks().to_json())

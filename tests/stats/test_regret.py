@@ -3,7 +3,6 @@
 import warnings
 
 import numpy as np
-import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
@@ -59,37 +58,3 @@ def test_hard_covariances_never_give_nan():
         assert np.isfinite(lower).all()
         assert np.isfinite(upper).all()
         assert (lower <= upper).all()
-
-
-CASES = {
-    "all tied": np.zeros(5),
-    "one best, the rest tied": np.r_[0.0, np.full(4, 3.0)],
-    "graded": np.linspace(0.0, 4.0, 5),
-    "far apart": 40.0 * np.arange(5),
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_simultaneous_coverage(case):
-    """All bounds hold at once in 95% of the trials.
-
-    All tied is least favourable for the lower ones (then the coverage is what the first step leaves, .955), a
-    clear best for the upper ones (.95).
-    """
-    mean, trials = CASES[case], 800
-    root = np.random.default_rng(9).normal(size=(5, 5))
-    covariance = root @ root.T / 5
-    rng = np.random.default_rng(10)
-    truth = mean - mean.min()
-    below, above = [], []
-    for d in rng.multivariate_normal(mean, covariance, size=trials):
-        lower, upper = regret_bounds(joint(d, covariance, 200), rng=rng, draws=999)
-        below.append((lower <= truth + 1e-12).all())
-        above.append((upper >= truth - 1e-12).all())
-    error = np.sqrt(0.95 * 0.05 / trials)
-    assert np.mean(below) > 0.95 - 3 * error
-    assert np.mean(above) > 0.95 - 3 * error
-    if case == "all tied":
-        assert np.mean(below) < 0.955 + 3 * error
-    if case == "far apart":
-        assert np.mean(above) < 0.95 + 3 * error

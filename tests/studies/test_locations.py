@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from relfit.paper.problems import blobs, mean_shift
+from relfit.paper.problems import mean_shift
 from studies.locations import levels, page, power, truth
-from studies.problems import mean_embedding, mirrored_points, true_fssd, true_ume
+from studies.problems import mirrored_points, true_fssd, true_ume
 
 
 def test_population_values_of_mean_shifts():
@@ -23,14 +23,6 @@ def test_population_values_of_mean_shifts():
     assert found[0] == pytest.approx(found[1], rel=1e-12)
     expected = np.array([0.25, 0.25, 4.0]) * np.mean(embedding(np.zeros(2)) ** 2) / 2.0
     np.testing.assert_allclose(true_fssd(problem, points, b), expected, rtol=1e-12)
-
-
-def test_mean_embedding_of_a_mixture_by_monte_carlo():
-    problem, points = blobs(), np.array([[0.0, 0.0], [3.0, -3.0]])
-    x = problem.reference.sample(200_000, np.random.default_rng(0))
-    values = np.exp(-np.square(x[:, None] - points).sum(axis=2) / (2.0 * 1.5**2))
-    found = mean_embedding(problem.reference, points, 1.5)
-    assert (np.abs(found - values.mean(axis=0)) < 4.0 * values.std(axis=0) / np.sqrt(len(x))).all()
 
 
 def test_the_page_is_made_from_a_few_trials(monkeypatch, tmp_path):

@@ -1,11 +1,7 @@
 """The study of landmarks beside other cheap ways: its estimates against sums over all pairs, and its page."""
 
-import math
-
 import numpy as np
-import pytest
 
-from relfit import Complete
 from relfit.paper.problems import draw
 from studies import rivals
 
@@ -37,14 +33,6 @@ def test_fourier_features_are_the_mean_over_pairs_of_cosines():
         witness = np.cos((x[:, None] - x[None]) @ waves).mean(axis=(1, 2))
         witness -= np.cos((x[:, None] - reference[None]) @ waves).mean(axis=(1, 2))
         np.testing.assert_allclose(own, 2.0 * witness, atol=1e-13)
-
-
-def test_bins_of_one_row_are_the_complete_estimate():
-    rows = samples(60)
-    values, parts = rivals.over_bins(*(x[:, None] for x in rows))
-    gap, error = rivals.gap_of(*rows, Complete(variance="projection"), 0)
-    assert values[1] - values[0] == pytest.approx(gap, rel=1e-9)
-    assert math.sqrt(rivals.gap_variances(parts, 60).sum()) == pytest.approx(error, rel=1e-9)
 
 
 def test_the_page_is_made_from_a_few_trials(tmp_path, monkeypatch):
