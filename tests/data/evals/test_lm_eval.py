@@ -178,6 +178,12 @@ def test_another_prompt_for_the_same_question_is_a_doubt(logs):
             "none (large and medium), Be short. (small)",
         ),
         (
+            "system",
+            {"system_instruction_sha": None},
+            {"system_instruction_sha": "cd" * 32},
+            "none (large and medium), cdcdcdcd (small)",
+        ),
+        (
             "generation",
             {"configs": {"sums": {"generation_kwargs": {"temperature": 0.0, "until": ["x"]}}}},
             {"configs": {"sums": {"generation_kwargs": {"temperature": 0.7, "until": ["x"]}}}},

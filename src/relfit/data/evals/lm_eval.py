@@ -125,10 +125,17 @@ def _settings(results: dict[str, Any], task: str) -> dict[str, Any]:
         "shots": (_of_task(results, "n-shot"), task),
         "version": (_of_task(results, "versions"), task),
         "chat-template": (results, "chat_template_sha"),
-        "system": (results, "system_instruction"),
+        "system": (results, _system_key(results)),
         "generation": (_of_task(_of_task(results, "configs"), task), "generation_kwargs"),
     }
     return {name: held[key] for name, (held, key) in places.items() if key in held}
+
+
+def _system_key(results: dict[str, Any]) -> str:
+    """The key of the system instruction; of its hash where that alone is recorded."""
+    keys = ("system_instruction", "system_instruction_sha")
+    told = [key for key in keys if results.get(key)] or [key for key in keys if key in results]
+    return next(iter(told), keys[0])
 
 
 LM_EVAL = EvalFormat("lm-evaluation-harness", _is_log, _read)
