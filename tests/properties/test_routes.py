@@ -163,7 +163,9 @@ def array(problem, form=lambda rows: rows, **options):
 def times_power(problem, power, **options):
     """Numbers in another unit; where they are not scaled by the data, only the bandwidth may change."""
     numeric = [name for name in problem.frames["data"] if name.startswith(("number", "constant"))]
-    if problem.scale == "none" and len(numeric) < problem.frames["data"].shape[1]:
+    # A missing cell is a value of its own, which has no unit.
+    flagged = any(frame.isna().any(axis=None) for frame in problem.frames.values())
+    if problem.scale == "none" and (flagged or len(numeric) < problem.frames["data"].shape[1]):
         return None
 
     def other_unit(_, frame):
