@@ -83,6 +83,7 @@ def compare_with_data(reference: Any, models: Any, **options: Unpack[Options]) -
     settings = Settings.of("compare", options)
     test, selection, selecting = settings.test, None, None
     with resolved(reference, models, settings, "comparing") as plan:
+        given = plan.data
         if test.split is not None:
             selecting, plan = _split(plan, test.split)
             selecting = with_scores_kept(selecting)
@@ -105,7 +106,7 @@ def compare_with_data(reference: Any, models: Any, **options: Unpack[Options]) -
             check_scale(joint, settings.margin)
             decision = test.decide(joint, settings.criteria, selection)
         asked = settings.discrepancy_name
-        compared = Compared(plan, joint, decision, test, settings.criteria, selection, selecting, data, asked)
+        compared = Compared(plan, joint, given, decision, test, settings.criteria, selection, selecting, data, asked)
         found = run_checks(compared)
     notes = (*plan.notes, *estimate_notes(joint, plan.estimate), *decision.notes, *found.notes)
     joint = replace(joint, doubts=(*joint.doubts, *found.doubts))
@@ -325,6 +326,7 @@ def compare_pair(
     names = check_pair_names(names)
     settings = Settings.of("compare_pair", options, without=("test", "correction"), also=("names", "test"))
     with resolved(reference, {names[0]: a, names[1]: b}, settings, "comparing") as plan:
+        given = plan.data
         plan = _ready(plan)
         impossible = plan.data.impossible
         kept = with_scores_kept(plan)
@@ -338,7 +340,7 @@ def compare_pair(
 
         found = Findings()
         if not impossible:
-            found = run_pair_checks(Estimated(plan, joint))
+            found = run_pair_checks(Estimated(plan, joint, given))
             if not settings.margin:
                 found = together([found, pair_findings(plan, kept.data, is_worse(joint), is_worse)])
     joint = prepared(joint)

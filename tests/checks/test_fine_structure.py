@@ -31,6 +31,8 @@ def test_tight_clusters_are_noted_and_multiscale_finds_the_model(seed):
     plain = relfit.compare(data, models, rng=seed, progress=False)
     assert not plain.worse[1]
     assert any(NOTE in note for note in plain.warnings)
+    pair = relfit.compare_pair(data, models["blurred"], models["good"], rng=seed, progress=False)
+    assert any(NOTE in note for note in pair.warnings)
     several = relfit.compare(data, models, rng=seed, kernel="multiscale", progress=False)
     assert several.worse.tolist() == [False, True]
     assert not any(NOTE in note for note in several.warnings)

@@ -37,6 +37,9 @@ PAIR_CHECKS: tuple[tuple[Callable[[Estimated], Findings], Sequence[str]], ...] =
     (pair_in_order, ANY),
     (lost_modes, TARGET),
     (far_target, TARGET),
+    (check_fine_structure, KERNELS),
+    (check_clusters, STEIN),
+    (check_symmetry, STEIN),
 )
 
 

@@ -14,10 +14,14 @@ from relfit.stats.tests.base import Criteria, Test
 
 @dataclass(frozen=True)
 class Estimated:
-    """The data and how they were estimated: all that a fixed pair has."""
+    """The data and how they were estimated: all that a fixed pair has.
+
+    `given` are all rows in their order; those of the plan may be a random part of them.
+    """
 
     plan: Plan
     joint: JointEstimate
+    given: Data
 
 
 @dataclass(frozen=True)

@@ -215,9 +215,9 @@ def _parts(estimated: Estimated) -> list[float]:
     return parts
 
 
-def check_clusters(compared: Compared) -> Findings:
+def check_clusters(estimated: Estimated) -> Findings:
     """A note if the data of a comparison by KSD fall into clusters far apart."""
-    apart = separated_clusters(compared.plan.data.rows)
+    apart = separated_clusters(estimated.plan.data.rows)
     if apart is None:
         return Findings()
     small, steps = apart
@@ -229,12 +229,12 @@ def check_clusters(compared: Compared) -> Findings:
     return Findings((note,))
 
 
-def check_symmetry(compared: Compared) -> Findings:
+def check_symmetry(estimated: Estimated) -> Findings:
     """A note on scores without log densities whose Jacobian is not symmetric.
 
     Scores with log densities are compared with their gradients when the data are loaded.
     """
-    data = compared.plan.data
+    data = estimated.plan.data
     rows = data.rows
     densities = {repr(name): density for name, density in data.densities.items()}
     if data.target is not None:

@@ -8,42 +8,93 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
+
 from relfit.checks.base import Compared, Estimated, Findings
+from relfit.data.load import Data
 from relfit.data.structure import fine_structure
-from relfit.estimators.base import PairDesign
+from relfit.estimators import joint_estimate
+from relfit.estimators.base import PairDesign, samples_of
+from relfit.estimators.designs import Complete
+from relfit.estimators.groups import take
+from relfit.kernels.choice import Collection
 from relfit.settings import Plan
+from relfit.stats.decision import difference_variance
 from relfit.stats.joint import JointEstimate
-from relfit.stats.order import STEPS, OrderEffect, is_sorted, order_effect
+from relfit.stats.order import DOUBT_INFLATION, NOTE_INFLATION, STEPS, OrderEffect, is_sorted, order_effect
 from relfit.util.arrays import host
 from relfit.util.text import quoted
 
 # Rows that tell whether a sample is sorted by a column.
 _ROWS = 1000
+# Rows of each sample that are looked at where the estimate is not of rows in the order given.
+_FIRST = 500
 
 
 def rows_in_order(compared: Compared) -> Findings:
     """A note if rows of the samples depend on the rows before them, and a doubt where they do so strongly."""
-    return _order_findings(compared.plan, compared.joint, compared.decision.best)
+    return _order_findings(compared, compared.decision.best)
 
 
 def pair_in_order(estimated: Estimated) -> Findings:
     """The same for a fixed pair, of which the second model is the one compared with."""
-    return _order_findings(estimated.plan, estimated.joint, 1)
+    return _order_findings(estimated, 1)
 
 
-def _order_findings(plan: Plan, joint: JointEstimate, best: int) -> Findings:
+def _order_findings(estimated: Estimated, best: int) -> Findings:
+    plan, joint = estimated.plan, estimated.joint
     estimate = plan.estimate
     declared = estimate.groups is not None or estimate.dependence == "chain"
-    # The ψ of a pair design are of shuffled rows, or of rows whose pairs overlap.
-    if joint.psi is None or declared or isinstance(estimate.estimator, PairDesign):
+    if joint.psi is None or declared:
         return Findings()
-    effect = order_effect(joint.psi, best)
+    if estimated.given is not plan.data or isinstance(estimate.estimator, PairDesign):
+        plan = _of_first_rows(plan, estimated.given)
+        effect = _effect_in_order(joint_estimate(plan.data, plan.estimate), joint, best)
+    else:
+        effect = order_effect(joint.psi, best)
     if effect is None:
         return Findings()
     if _is_sorted(plan, joint, effect):
         effect = replace(effect, fades=False, doubtful=False)
     note = _note(plan, joint, effect, best)
     return Findings((note,), (note,) if effect.doubtful else ())
+
+
+def _of_first_rows(plan: Plan, given: Data) -> Plan:
+    """The plan for all pairs of the first rows of every sample, in the order given.
+
+    The ψ of a pair design, or of a random part of the rows, are not in that order.
+    """
+    kernel = plan.estimate.kernel
+    if isinstance(kernel, Collection):
+        kernel = kernel.kernels[0]
+    rows = {key: np.arange(min(len(sample), _FIRST)) for key, sample in samples_of(given).items()}
+    runtime = replace(plan.estimate.runtime, executor=None, scheduler=None, checkpoint=None, progress=None)
+    first = replace(plan, data=take(given, {None: np.arange(0), **rows}))
+    return first.estimated_with(kernel=kernel, estimator=Complete(variance="projection"), runtime=runtime)
+
+
+def _effect_in_order(first: JointEstimate, joint: JointEstimate, best: int) -> OrderEffect | None:
+    """What the order of the first rows shows, for the standard error of the estimate of all rows.
+
+    Dependence adds to the variance what it adds to that of all pairs of rows. A design of fewer pairs has a larger
+    variance, so that this is a smaller part of it.
+    """
+    effect = None if first.psi is None else order_effect(first.psi, best)
+    if effect is None:
+        return None
+    own = difference_variance(joint.covariance, effect.model, best)
+    of_all_pairs = difference_variance(first.covariance, effect.model, best) * _fewest(first) / _fewest(joint)
+    part = min(of_all_pairs / own, 1.0) if own > 0.0 else 1.0
+    inflation = math.sqrt(1.0 + part * (effect.inflation**2 - 1.0))
+    if inflation < NOTE_INFLATION:
+        return None
+    return replace(effect, inflation=inflation, doubtful=effect.doubtful and inflation >= DOUBT_INFLATION)
+
+
+def _fewest(joint: JointEstimate) -> int:
+    """The rows of the smallest sample."""
+    return min(size for size in joint.sizes or (1,) if size)
 
 
 def _is_sorted(plan: Plan, joint: JointEstimate, effect: OrderEffect) -> bool:
@@ -83,9 +134,9 @@ def _note(plan: Plan, joint: JointEstimate, effect: OrderEffect, best: int) -> s
     )
 
 
-def check_fine_structure(compared: Compared) -> Findings:
+def check_fine_structure(estimated: Estimated) -> Findings:
     """A note if nearest neighbours are much closer than the kernel resolves."""
-    plan = compared.plan
+    plan = estimated.plan
     kernel = plan.estimate.kernel
     if kernel.variable != "r2" or not math.isfinite(kernel.length):
         return Findings()
