@@ -5,12 +5,12 @@ for whole kernel matrices:
 
 1. Every matrix is cut into *patches*, each the part between some rows of two samples. A patch is large enough (about a
    second of one core or more) to be sent to another process, and its sums are small enough to be kept in a checkpoint.
-2. For every patch, the reduction prepares the rows of its two sides, once for all patches they occur in, and asks for
-   products of the kernel matrix between them with right-hand sides: one or more `Job`s.
-3. Every job is cut into *blocks*. The backend reduces each block, tile by tile; blocks of all jobs share one queue of
-   threads.
-4. The sums of blocks are added up to the products of jobs, the reduction finishes these into the sums of the patch, and
-   the sums of patches are added up to those of the matrix.
+2. The reduction *prepares* the rows of both sides of a patch, once for all patches they occur in, and *combines* them:
+   it asks for products of the kernel matrix between them with right-hand sides, mostly for a single `Job`.
+3. The threads compute a patch in *blocks*, and those of all patches share one queue. The backend works through a block
+   in *tiles* that fit into the cache.
+4. The products of blocks are added up, the reduction *finishes* them into the sums of the patch, and the sums of all
+   patches are added up to those of the matrix.
 
 Patches and blocks are cut by the sizes, the byte budget and the backend alone, and are added up in their order wherever
 they were computed, so that the answer has the same bits for any number of workers.
@@ -24,14 +24,13 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from importlib.util import find_spec
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 import threadpoolctl
@@ -55,8 +54,6 @@ from relfit.util.libraries import has_cuda, usable_cores
 from relfit.util.shared import Shared
 
 T = TypeVar("T")
-# Jobs that are finished together, and what to make of their products.
-_Group = tuple[Sequence[Job], Callable[[list[Products]], T]]
 
 # Pairs that take two cores about twenty seconds: longer than it takes to start torch and a device.
 DEVICE_PAIRS = 20_000_000_000
@@ -263,11 +260,11 @@ class Reduction(Protocol):
     def prepare(self, sources: Sequence[Any], which: int, rows: slice, backend: Backend) -> Any:
         """One side: everything that belongs to these rows of one sample, for every patch they occur in."""
 
-    def jobs(self, x: Any, y: Any, patch: Patch) -> list[Job]:
+    def combine(self, x: Any, y: Any, patch: Patch) -> list[Job]:
         """The products needed between two prepared sides; y is x for a symmetric patch."""
 
     def finish(self, x: Any, y: Any, products: Sequence[Products]) -> Sums:
-        """The sums of the patch, from the products of its jobs."""
+        """The sums of the patch, from these products."""
 
 
 @dataclass(frozen=True)
@@ -433,10 +430,10 @@ def _local_sums(work: Work, runtime: Runtime, progress: _Progress) -> Generator[
     def side(which: int, rows: tuple[int, int]) -> Any:
         return reduction.prepare(sources, which, slice(*rows), runtime.backend)
 
-    def group(patch: Patch) -> _Group[Sums]:
+    def running(patch: Patch) -> _Running[Sums]:
         x = side(patch.x, patch.i)
         y = x if patch.symmetric else side(patch.y, patch.j)
-        return reduction.jobs(x, y, patch), partial(reduction.finish, x, y)
+        return _Running(reduction.combine(x, y, patch), partial(reduction.finish, x, y), runtime)
 
     if not runtime.backend.threads and len(sides) <= kept:
         # First, since a side's size is asked for, and a device answers only when it has no other work.
@@ -446,7 +443,7 @@ def _local_sums(work: Work, runtime: Runtime, progress: _Progress) -> Generator[
     together = [(patch,) for patch in work.patches] if bounded else [work.patches]
     with _block_executor(runtime, work.pairs) as executor:
         for patches in together:
-            yield from _group_results(map(group, patches), executor, runtime, progress)
+            yield from _finished(map(running, patches), executor, runtime, progress)
 
 
 def kernel_products(jobs: Sequence[Job], runtime: Runtime) -> list[Products]:
@@ -459,8 +456,9 @@ def kernel_products(jobs: Sequence[Job], runtime: Runtime) -> list[Products]:
     array([0.6065, 0.6065])
     """
     pairs = sum(job.pairs for job in jobs)
+    running = (_Running([job], lambda products: products[0], runtime) for job in jobs)
     with _block_executor(runtime, pairs) as executor:
-        [results] = _group_results([(jobs, list)], executor, runtime, _Progress(runtime.progress, pairs))
+        results = list(_finished(running, executor, runtime, _Progress(runtime.progress, pairs)))
     return [replace(products.map(host), squares=float(products.squares)) for products in results]
 
 
@@ -502,30 +500,37 @@ def _let_go() -> None:
 one_blas_thread = Shared(_one_blas_thread)
 
 
-def _group_results(
-    groups: Iterable[_Group[T]], executor: Executor | None, runtime: Runtime, progress: _Progress
-) -> Generator[T]:
-    """The finished result of every group of jobs in turn.
+class _Running(Generic[T]):
+    """A patch whose blocks are being computed: its jobs where the backend computes, and their products so far."""
 
-    Blocks of all groups share one queue, so that no thread waits between groups. A group is asked for only when threads
-    are about to run out of blocks, so that few are held at a time.
-    """
-    started: deque[tuple[list[_RunningJob], Callable[[list[Products]], T]]] = deque()
+    def __init__(self, jobs: Sequence[Job], finish: Callable[[list[Products]], T], runtime: Runtime) -> None:
+        self.jobs = [_on_backend(job, runtime.backend) for job in jobs]
+        self.finish = finish
+        self.blocks = plan_blocks(self.jobs[0], runtime)
+        self.products = [job.zeros() for job in self.jobs] if len(self.blocks) > 1 else []
 
-    def blocks() -> Iterator[tuple[_RunningJob, slice, slice, Job]]:
-        for jobs, finish in groups:
-            running = [_RunningJob(job, runtime) for job in jobs]
-            started.append((running, finish))
-            yield from ((each, i, j, each.job.block(i, j)) for each in running for i, j in each.blocks)
+    def add(self, i: slice, j: slice, products: list[Products]) -> None:
+        """Add the products of a block, which are transposed, as the sums of them are."""
+        if len(self.blocks) == 1:
+            self.products = products
+            return
+        for job, total, part in zip(self.jobs, self.products, products, strict=True):
+            for w, rows in part.rows.items():
+                total.rows[w][..., i] += rows
+            target = total.rows if job.symmetric else total.columns
+            for w, columns in part.columns.items():
+                target[w][..., j] += columns
+            total.squares += part.squares * (2.0 if job.symmetric and i != j else 1.0)
 
-    with closing(local_results(blocks(), lambda task: (runtime.backend.block_sums, task[3]), executor)) as computed:
-        for (running, i, j, block), products in computed:
-            running.add(i, j, products)
-            progress.add(block.pairs)
-            jobs, finish = started[0]
-            if running is jobs[-1] and (i, j) == running.blocks[-1]:
-                started.popleft()
-                yield finish([job.products() for job in jobs])
+    def result(self) -> T:
+        """What `finish` makes of the products of the whole patch, (rows, right-hand sides)."""
+        return self.finish([each.map(lambda array: array if array.ndim == 1 else array.T) for each in self.products])
+
+
+def _on_backend(job: Job, backend: Backend) -> Job:
+    right = {w: backend.array(side) for w, side in job.right.items()}
+    left = {w: backend.array(side) for w, side in job.left.items()}
+    return replace(job, right=right, left=left)
 
 
 def plan_blocks(job: Job, runtime: Runtime) -> list[tuple[slice, slice]]:
@@ -535,26 +540,23 @@ def plan_blocks(job: Job, runtime: Runtime) -> list[tuple[slice, slice]]:
     return _grid((len(job.x), len(job.across)), size, upper=job.symmetric)
 
 
-class _RunningJob:
-    """A job where the backend computes, its blocks, and the sums of their products so far, transposed as those are."""
+def _finished(
+    patches: Iterable[_Running[T]], executor: Executor | None, runtime: Runtime, progress: _Progress
+) -> Generator[T]:
+    """The result of every patch in turn.
 
-    def __init__(self, job: Job, runtime: Runtime) -> None:
-        right, left = ({w: runtime.backend.array(b) for w, b in sides.items()} for sides in (job.right, job.left))
-        self.job = replace(job, right=right, left=left)
-        self.blocks = plan_blocks(self.job, runtime)
-        self.sums = self.job.zeros() if len(self.blocks) > 1 else Products({}, {})
+    Blocks of all patches share one queue, so that no thread waits between two of them. A patch is asked for only when
+    threads are about to run out of blocks, so that few are held at a time.
+    """
+    backend = runtime.backend
+    tasks = ((patch, i, j, [job.block(i, j) for job in patch.jobs]) for patch in patches for i, j in patch.blocks)
+    with closing(local_results(tasks, lambda task: (_products_of, backend, task[3]), executor)) as computed:
+        for (patch, i, j, blocks), products in computed:
+            patch.add(i, j, products)
+            progress.add(sum(block.pairs for block in blocks))
+            if (i, j) == patch.blocks[-1]:
+                yield patch.result()
 
-    def add(self, i: slice, j: slice, products: Products) -> None:
-        if len(self.blocks) == 1:
-            self.sums = products
-            return
-        for w, rows in products.rows.items():
-            self.sums.rows[w][..., i] += rows
-        target = self.sums.rows if self.job.symmetric else self.sums.columns
-        for w, columns in products.columns.items():
-            target[w][..., j] += columns
-        self.sums.squares += products.squares * (2.0 if self.job.symmetric and i != j else 1.0)
 
-    def products(self) -> Products:
-        """The products of the whole job, (rows, right-hand sides)."""
-        return self.sums.map(lambda array: array if array.ndim == 1 else array.T)
+def _products_of(backend: Backend, blocks: Sequence[Job]) -> list[Products]:
+    return [backend.block_sums(block) for block in blocks]

@@ -220,7 +220,7 @@ class SteinSums:
         columns = {w: independent_columns(matrix * weight) for w, matrix in right.items()}
         return _Side(backend.points(self.kernel.untilted, x), columns, lambda products: finish(products) * weight)
 
-    def jobs(self, x: _Side, y: _Side, patch: Patch) -> list[Job]:
+    def combine(self, x: _Side, y: _Side, patch: Patch) -> list[Job]:
         right = {w: part.basis for w, part in y.columns.items()}
         if patch.symmetric:
             return [Job(self.kernel.untilted, x.points, None, right)]

@@ -157,7 +157,7 @@ class PointSums:
         weights = None if tilt is None else tilt.weights(host(x))
         return _Side(backend.points(self.kernel.untilted, x), weights)
 
-    def jobs(self, x: _Side, y: _Side, patch: Patch) -> list[Job]:
+    def combine(self, x: _Side, y: _Side, patch: Patch) -> list[Job]:
         right = np.ones(len(y.points)) if y.weights is None else y.weights
         if self.weights is not None:
             right = right[:, None] * self.weights[patch.x][slice(*patch.j)]

@@ -265,7 +265,7 @@ class KernelSums:
             return _Side(backend.points(plain, x), backend.array(np.ones(len(x))))
         return _Side(backend.points(plain, x), tilt.weights(host(x)), backend.points(Squared(plain), x))
 
-    def jobs(self, x: _Side, y: _Side, patch: Patch) -> list[Job]:
+    def combine(self, x: _Side, y: _Side, patch: Patch) -> list[Job]:
         """The kernel matrix times the other side's weights; the same for the squares of a tilted kernel."""
         plain = self.kernel.untilted
         dropped = self.paired and patch.x != patch.y and patch.i == patch.j
