@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from relfit.cli.workers import cluster_client
 from relfit.estimators import ESTIMATORS
-from relfit.estimators.designs import Complete
+from relfit.estimators.base import Complete
 from relfit.paper.experiment import markdown_table, rate
 from relfit.paper.runner import Store, run_trials
 from relfit.stats.joint import mixed, positive_part

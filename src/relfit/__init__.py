@@ -36,8 +36,8 @@ _HOMES = {
     "relfit.data.models": ("Density", "Sample"),
     "relfit.data.samplers": ("Sampler", "draw"),
     "relfit.data.scores": ("Scores", "scores"),
-    "relfit.estimators.base": ("KSD", "MMD", "LogLikelihood"),
-    "relfit.estimators.designs": ("Block", "Complete", "Incomplete", "Linear"),
+    "relfit.estimators.base": ("KSD", "MMD", "Complete", "LogLikelihood"),
+    "relfit.estimators.designs": ("Block", "Incomplete", "Linear"),
     "relfit.estimators.landmarks": ("Landmarks",),
     "relfit.estimators.locations": ("FSSD", "UME"),
     "relfit.estimators.elpd": ("from_elpd",),
@@ -83,8 +83,8 @@ if TYPE_CHECKING:
     from relfit.data.models import Density, Sample
     from relfit.data.samplers import Sampler, draw
     from relfit.data.scores import Scores, scores
-    from relfit.estimators.base import KSD, MMD, LogLikelihood
-    from relfit.estimators.designs import Block, Complete, Incomplete, Linear
+    from relfit.estimators.base import KSD, MMD, Complete, LogLikelihood
+    from relfit.estimators.designs import Block, Incomplete, Linear
     from relfit.estimators.elpd import from_elpd
     from relfit.estimators.landmarks import Landmarks
     from relfit.estimators.locations import FSSD, UME

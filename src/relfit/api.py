@@ -19,8 +19,8 @@ from relfit.data.models import Density, at_level
 from relfit.data.presets import PRESETS, apply_preset, as_preset
 from relfit.data.scores import MAX_MISSING, ScoreOptions, Scores, scores, with_score_options
 from relfit.estimators import estimate_notes, joint_estimate, size_notes
-from relfit.estimators.base import LogLikelihood
-from relfit.estimators.designs import Complete, Linear
+from relfit.estimators.base import Complete, LogLikelihood
+from relfit.estimators.designs import Linear
 from relfit.estimators.groups import split, split_rows
 from relfit.estimators.kernel import MOST_HELD, choose_kernel
 from relfit.estimators.locations import choose_locations, without_used_rows

@@ -26,6 +26,7 @@ from relfit.estimators import ESTIMATORS, KINDS
 from relfit.estimators.base import (
     KSD,
     MMD,
+    Complete,
     Dependence,
     EstimateSettings,
     Estimator,
@@ -34,7 +35,7 @@ from relfit.estimators.base import (
     PairDesign,
 )
 from relfit.estimators.cost import automatic_estimator, reconsidered, within_budget
-from relfit.estimators.designs import DEFAULT_LAGS, Complete
+from relfit.estimators.designs import DEFAULT_LAGS
 from relfit.estimators.groups import make_groups
 from relfit.estimators.kernel import largest_norm, resolve_candidates, resolve_kernel
 from relfit.estimators.locations import AT_LOCATIONS, AtLocations

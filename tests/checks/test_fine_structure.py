@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.data.structure import fine_structure
+from relfit.estimators.kernel import fine_structure
 from relfit.kernels.base import median_distance
 
 NOTE = "does not resolve such tight clusters"

@@ -6,8 +6,7 @@ import pytest
 import relfit
 from relfit.data.load import load
 from relfit.estimators import cost, landmarks
-from relfit.estimators.base import EstimateSettings
-from relfit.estimators.designs import Complete
+from relfit.estimators.base import Complete, EstimateSettings
 from relfit.estimators.landmarks import Landmarks
 from relfit.kernels.standard import Gaussian
 from relfit.settings import Compute, Settings, resolved

@@ -117,7 +117,7 @@ def test_threads_draw_every_models_own_numbers(cores, monkeypatch):
 
 def test_components_of_equal_eigenvalues_are_counted(rng):
     """Rows whose linear kernel has K equal eigenvalues: C = I_K, so tr C² = tr C³ = K and (tr C²)³/(tr C³)² = K."""
-    from relfit.estimators.designs import components
+    from relfit.estimators.base import components
 
     rows = rng.normal(size=(400, 5))
     matrix = rows @ rows.T

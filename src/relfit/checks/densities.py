@@ -12,10 +12,9 @@ from scipy.spatial.distance import cdist
 
 from relfit.checks.base import Compared, Estimated, Findings
 from relfit.data.models import Density
-from relfit.data.structure import separated_clusters
 from relfit.estimators.pairkernel import PairKernel
 from relfit.kernels.choice import Collection
-from relfit.util.arrays import Array, Mask
+from relfit.util.arrays import Array, Mask, host
 from relfit.util.text import listed
 
 # Draws that are examined for lost modes, of each model and of all other models together.
@@ -48,6 +47,14 @@ _FAR_DRAWS = 100
 _JACOBIANS = 6
 _ASYMMETRIC = 1e-3
 _LIKELIHOOD = 'discrepancy="loglik"'
+# Rows, evenly spaced, that clusters are looked for among. A cluster holds at least this fraction of them; fewer are
+# outliers. A gap is at least so many times the usual step between neighbours, this quantile of all steps; only so many
+# of the widest gaps are tried.
+_CLUSTER_ROWS = 120
+_SMALLEST_CLUSTER = 0.05
+_WIDE = 4.0
+_USUAL_STEP = 0.9
+_TRIED = 60
 
 
 def lost_modes(estimated: Estimated) -> Findings:
@@ -227,6 +234,64 @@ def check_clusters(estimated: Estimated) -> Findings:
         "passes; compare the weights of the clusters by other means"
     )
     return Findings((note,))
+
+
+def separated_clusters(x: Array) -> tuple[float, float] | None:
+    """The widest gap between rows (n, d) with at least 5% of them on either side, if it is wide.
+
+    Returns the fraction of the rows on the smaller side, and the gap in units of the usual step between neighbours.
+
+    Gaps are edges of the minimum spanning tree, which joins every row to the others by the shortest steps; a gap is
+    wide from four times the 90% point of all its edges.
+
+    >>> rng = np.random.default_rng(0)
+    >>> separated_clusters(rng.normal(size=(300, 2))) is None
+    True
+    >>> two = np.concatenate([rng.normal(size=(100, 2)), rng.normal(20.0, 1.0, (300, 2))])
+    >>> fraction, steps = separated_clusters(two)
+    >>> round(fraction, 2)
+    0.25
+    """
+    if len(x) < 2:
+        return None
+    some = np.asarray(host(x[:: -(-len(x) // _CLUSTER_ROWS)]), dtype=np.float64)
+    steps, sizes = _spanning_tree(cdist(some, some))
+    step = float(np.quantile(steps, _USUAL_STEP))
+    if step <= np.finfo(float).tiny:
+        # Most rows are repeated: steps between them say nothing.
+        return None
+    for k in np.argsort(-steps, kind="stable")[:_TRIED]:
+        if steps[k] < _WIDE * step:
+            return None
+        small = min(sizes[k], len(some) - sizes[k]) / len(some)
+        if small >= _SMALLEST_CLUSTER:
+            return float(small), float(steps[k]) / step
+    return None
+
+
+def _spanning_tree(distances: Array) -> tuple[Array, Array]:
+    """The edges of the minimum spanning tree: their lengths, and the number of rows beyond each (Prim's algorithm)."""
+    count = len(distances)
+    nearest = distances[0].copy()
+    nearest[0] = np.inf
+    parent = np.zeros(count, dtype=np.intp)
+    taken = np.zeros(count, dtype=bool)
+    taken[0] = True
+    order = np.empty(count - 1, dtype=np.intp)
+    lengths = np.empty(count - 1)
+    for k in range(count - 1):
+        new = int(nearest.argmin())
+        order[k] = new
+        lengths[k] = nearest[new]
+        taken[new] = True
+        closer = distances[new] < nearest
+        parent[closer & ~taken] = new
+        np.minimum(nearest, distances[new], out=nearest)
+        nearest[taken] = np.inf
+    sizes = np.ones(count)
+    for new in order[::-1]:
+        sizes[parent[new]] += sizes[new]
+    return lengths, sizes[order]
 
 
 def check_symmetry(estimated: Estimated) -> Findings:

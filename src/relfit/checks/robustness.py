@@ -16,8 +16,7 @@ from relfit.compute.nearby import NearbyBackend
 from relfit.data.load import Data
 from relfit.data.models import Density
 from relfit.estimators import joint_estimate
-from relfit.estimators.base import EstimateSettings, complete_seconds, pair_count
-from relfit.estimators.designs import Complete
+from relfit.estimators.base import Complete, EstimateSettings, complete_seconds, pair_count
 from relfit.estimators.groups import split
 from relfit.kernels.base import Kernel, ScaledKernel, Sum, check_positive
 from relfit.kernels.composite import Tilted

@@ -12,11 +12,10 @@ import numpy as np
 
 from relfit.checks.base import Compared, Estimated, Findings
 from relfit.data.load import Data
-from relfit.data.structure import fine_structure
 from relfit.estimators import joint_estimate
-from relfit.estimators.base import PairDesign, samples_of
-from relfit.estimators.designs import Complete
+from relfit.estimators.base import Complete, PairDesign, samples_of
 from relfit.estimators.groups import take
+from relfit.estimators.kernel import fine_structure
 from relfit.kernels.choice import Collection
 from relfit.settings import Plan
 from relfit.stats.decision import difference_variance

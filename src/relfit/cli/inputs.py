@@ -33,8 +33,8 @@ from relfit.data.load import aligned
 from relfit.data.scores import Scores, scores
 from relfit.data.tables import Table, read_labels, read_table, split_labels
 from relfit.estimators import ESTIMATORS
+from relfit.estimators.base import Complete
 from relfit.estimators.cost import DEVICE_CORES, LARGEST_ADDED, duration
-from relfit.estimators.designs import Complete
 from relfit.util.errors import InputError
 from relfit.util.files import note_read
 from relfit.util.libraries import has_cuda, usable_cores

@@ -9,8 +9,8 @@ import numpy as np
 
 from relfit.compute.reduce import one_blas_thread
 from relfit.data.load import Data
-from relfit.estimators.base import EstimateSettings, Estimator, Kind, PairDesign
-from relfit.estimators.designs import Block, Complete, Incomplete, Linear
+from relfit.estimators.base import Complete, EstimateSettings, Estimator, Kind, PairDesign
+from relfit.estimators.designs import Block, Incomplete, Linear
 from relfit.estimators.kernel import column_notes
 from relfit.estimators.ksd import Densities, Target
 from relfit.estimators.landmarks import Landmarks

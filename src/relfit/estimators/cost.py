@@ -9,6 +9,7 @@ from relfit.compute.backend import TILE
 from relfit.compute.memory import Budget
 from relfit.data.load import Data
 from relfit.estimators.base import (
+    Complete,
     Dependence,
     EstimateSettings,
     Estimator,
@@ -17,7 +18,6 @@ from relfit.estimators.base import (
     complete_seconds,
     pair_count,
 )
-from relfit.estimators.designs import Complete
 from relfit.estimators.landmarks import FACTORISATION, Landmarks, Trade, chosen_sizes, few_pairs, trades
 from relfit.estimators.locations import CHUNK_NUMBERS
 from relfit.kernels.choice import Collection

@@ -12,7 +12,6 @@ import numpy as np
 
 from relfit.compute.rows import parts
 from relfit.data.load import Data
-from relfit.data.structure import fine_structure
 from relfit.estimators.base import EstimateSettings, Kind, sample_name, samples_of
 from relfit.kernels.base import Kernel, median_distance
 from relfit.kernels.choice import Collection, Select
@@ -34,6 +33,19 @@ OUTWEIGHS = 0.95
 _TENSOR_NUMBERS = 2**27
 # Each sample is judged by about this many numbers, in at most and at least this many rows.
 _NUMBERS, _MOST_ROWS, _FEWEST_ROWS = 2**18, 1000, 20
+
+# Rows, evenly spaced, whose nearest neighbours are looked at. Neighbours at most as far apart as this fraction of the
+# bandwidth are close, and few may lie between this and the wider one: smooth data in one dimension have 4 times as many
+# neighbours within the second.
+_NEIGHBOURS = 200
+_CLOSE = 1.0 / 16.0
+_WIDE_AGAIN = 1.0 / 4.0
+# At least this fraction of the rows has a close neighbour, and at most this many times as many pairs are within the
+# wider distance.
+_MOST_CLOSE = 0.5
+_NO_MORE = 1.25
+# Squared distances up to this fraction of the squared norms are those of equal rows.
+_EQUAL = 1e-12
 
 
 def resolve_kernel(data: Data, kind: Kind, kernel: Kernel | None, seed: int) -> tuple[Kernel, str]:
@@ -73,6 +85,34 @@ def _reaching(kernel: MultiScale, data: Data) -> MultiScale:
     """The kernel with bandwidths down to the distance of nearest neighbours, if that is far below its smallest one."""
     step = fine_structure(data.rows, kernel.length)
     return kernel if step is None else kernel.reaching(step)
+
+
+def fine_structure(rows: Any, length: float) -> float | None:
+    """The typical distance between nearest neighbours, if a kernel of this length resolves none of the structure.
+
+    It does not if most rows have neighbours within a sixteenth of the length and hardly any between that and a quarter
+    of it: seen with the kernel, tight clusters are points. Equal rows are no neighbours.
+
+    >>> rng = np.random.default_rng(0)
+    >>> fine_structure(rng.normal(size=(300, 1)), 1.0) is None
+    True
+    >>> clusters = 10.0 * rng.integers(3, size=(300, 2)) + rng.normal(0.0, 0.05, (300, 2))
+    >>> round(fine_structure(clusters, 10.0), 2)
+    0.02
+    """
+    if len(rows) < 2:
+        return None
+    some = np.asarray(host(rows[:: -(-len(rows) // _NEIGHBOURS)]), dtype=np.float64) / length
+    some = some - np.median(some, axis=0)
+    norms = np.einsum("ij,ij->i", some, some)
+    squares = norms[:, None] + norms - 2.0 * (some @ some.T)
+    different = squares > _EQUAL * np.maximum(norms[:, None], norms)
+    close = different & (squares <= _CLOSE**2)
+    near = different & (squares <= _WIDE_AGAIN**2)
+    if close.any(axis=1).mean() <= _MOST_CLOSE or near.sum() > _NO_MORE * close.sum():
+        return None
+    nearest = np.where(close, squares, np.inf).min(axis=1)
+    return length * float(np.sqrt(np.median(nearest[np.isfinite(nearest)])))
 
 
 def choose_kernel(

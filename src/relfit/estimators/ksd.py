@@ -30,8 +30,8 @@ from relfit.estimators.base import (
     PairSource,
     Quadratic,
     halves_apart,
+    second_order,
 )
-from relfit.estimators.designs import second_order
 from relfit.estimators.groups import row_orders, summed_by_group, sums_apart
 from relfit.estimators.kernel import centre_of, shifted
 from relfit.estimators.pairkernel import BandValues, PairKernel, RowSums

@@ -18,8 +18,7 @@ from relfit.compute.rows import some_rows
 from relfit.data.arrays import as_rows
 from relfit.data.load import Data, require_rows
 from relfit.data.models import scores_of, stored_scores
-from relfit.estimators.base import Dependence, Estimates, EstimateSettings, Locations, sample_name, samples_of
-from relfit.estimators.designs import Complete
+from relfit.estimators.base import Complete, Dependence, Estimates, EstimateSettings, Locations, sample_name, samples_of
 from relfit.estimators.groups import row_orders, take
 from relfit.estimators.kernel import MOST_HELD, centre_of, separation
 from relfit.estimators.pairkernel import PairKernel, squared_distances

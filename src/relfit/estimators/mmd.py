@@ -24,10 +24,11 @@ from relfit.estimators.base import (
     PairDesign,
     PairSource,
     Quadratic,
+    components,
     halves_apart,
     samples_of,
+    second_order,
 )
-from relfit.estimators.designs import components, second_order
 from relfit.estimators.groups import SumsApart, row_orders, same_group, summed_by_group, sums_apart
 from relfit.estimators.kernel import centre_for, in_parts, shifted
 from relfit.estimators.pairkernel import BandRows, BandValues, PairKernel, Part

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from relfit.api import plan
+from relfit.checks.densities import separated_clusters
 from relfit.checks.robustness import Sensitivity, bandwidth_note, chance_of_another, is_often, scaled, sensitivity
 from relfit.checks.rows import fine_structure_note
 from relfit.compute.reduce import Runtime
 from relfit.data.check_score import check_score
-from relfit.data.structure import fine_structure, separated_clusters
-from relfit.estimators.base import EstimateSettings
-from relfit.estimators.designs import Complete
+from relfit.estimators.base import Complete, EstimateSettings
+from relfit.estimators.kernel import fine_structure
 from relfit.kernels.base import Kernel
 from relfit.report.recall import Recalled, recall
 from relfit.results.comparison import Comparison

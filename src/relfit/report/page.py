@@ -20,8 +20,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from relfit.checks.robustness import Sensitivity
 from relfit.data.encode import Encoding
 from relfit.estimators import ESTIMATORS
-from relfit.estimators.base import Estimator
-from relfit.estimators.designs import Complete
+from relfit.estimators.base import Complete, Estimator
 from relfit.kernels.base import Kernel, Sum
 from relfit.kernels.choice import Collection
 from relfit.kernels.standard import Gaussian
