@@ -36,22 +36,6 @@ def densities():
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-@pytest.mark.parametrize("kind", ["samples", "densities"])
-def test_permuting_the_models_permutes_the_answer(options, kind):
-    reference, models = samples()
-    models = models if kind == "samples" else densities()
-    first = relfit.compare(reference, models, rng=7, **options)
-    order = ["d", "a", "c", "b"]
-    second = relfit.compare(reference, {name: models[name] for name in order}, rng=7, **options)
-    index = [first.names.index(name) for name in order]
-    assert second.best == first.best
-    for key in ("discrepancy", "standard_error", "difference", "pvalue", "log_pvalue", "adjusted_pvalue"):
-        np.testing.assert_allclose(getattr(second, key), getattr(first, key)[index], rtol=1e-9, atol=1e-14)
-    np.testing.assert_array_equal(second.worse, first.worse[index])
-    np.testing.assert_allclose(second.covariance, first.covariance[np.ix_(index, index)], rtol=1e-9, atol=1e-16)
-
-
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_the_same_seed_gives_the_same_json_byte_for_byte(options):
     reference, models = samples()
     with ThreadPoolExecutor(3) as threads:
@@ -90,17 +74,6 @@ def test_json_is_strict_and_complete():
     assert relfit.Comparison.from_dict(data).to_json() == result.to_json()
 
 
-def test_compare_is_estimate_then_decide():
-    reference, models = samples()
-    whole = relfit.compare(reference, models, rng=4)
-    joint = relfit.estimate(reference, models, rng=4)
-    parts = relfit.decide(joint, rng=4)
-    assert whole.test == parts.test == "best-set"
-    np.testing.assert_array_equal(parts.pvalue, whole.pvalue)
-    np.testing.assert_array_equal(parts.covariance, whole.covariance)
-    assert joint.sizes == (240, 240, 240, 240, 240)
-
-
 def test_relmulti_is_two_estimates_on_disjoint_shares():
     """The shares the split makes, estimated by themselves with the bandwidth of the whole, give the same numbers."""
     reference, models = samples()
@@ -111,22 +84,6 @@ def test_relmulti_is_two_estimates_on_disjoint_shares():
     np.testing.assert_allclose(result.discrepancy, joint.values, atol=1e-14)
     chosen = relfit.estimate(selection.reference, selection.samples, kernel=result.kernel)
     assert result.best == chosen.names[int(np.argmin(chosen.values))]
-
-
-@pytest.mark.parametrize("dependence", ["independent", "shared", "paired"])
-def test_shares_are_disjoint_and_keep_rows_together(dependence):
-    n = 100
-    reference = np.arange(n) + 0.5
-    models = {"a": np.arange(n) + 1000.5, "b": np.arange(n) + 2000.5}
-    data = load(reference, models)
-    selection, testing = split(data, 0.3, dependence, seed=1)
-    for pick in (lambda d: d.reference, lambda d: d.samples["a"], lambda d: d.samples["b"]):
-        rows = np.concatenate([pick(selection), pick(testing)])
-        assert len(pick(selection)) == 30
-        assert len(np.unique(rows)) == n
-    assert (testing.samples["b"] - testing.samples["a"] == 1000.0).all()
-    offset = testing.samples["a"] - testing.reference
-    assert (offset == 1000.0).all() == (dependence == "paired")
 
 
 def test_orders_do_not_depend_on_the_company():

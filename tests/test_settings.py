@@ -260,14 +260,6 @@ def test_computing_nests_and_restores(data):
     assert backend() == "numpy"
 
 
-def test_computing_ends_with_its_block_also_after_an_error(data):
-    with pytest.raises(ZeroDivisionError), relfit.computing(precision="single"):
-        raise ZeroDivisionError
-    assert relfit.compare(*data, rng=0).backend == "numpy"
-    refused(lambda: relfit.computing(backend="cuda").__enter__(), "backend: expected one of auto, numpy")
-    assert relfit.compare(*data, rng=0).backend == "numpy"
-
-
 def test_computing_reaches_every_function_and_changes_no_bit(data):
     reference, models = data
     plain = relfit.estimate(reference, models, rng=0)

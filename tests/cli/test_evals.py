@@ -54,40 +54,6 @@ def test_one_command_from_a_folder_to_the_page(capsys, tmp_path):
     assert item["prompt"] in written
 
 
-def test_the_means_are_those_of_the_harness(capsys, tmp_path):
-    result = tmp_path / "result.json"
-    run(capsys, LOGS, "--task", "sums", "--json", result)
-    kept = relfit.Comparison.from_json(result.read_text(encoding="utf-8"))
-    for name, mean in zip(kept.names, kept.discrepancy, strict=True):
-        (file,) = (LOGS / name).glob("results_*.json")
-        accuracy = json.loads(file.read_text())["results"]["sums"]["acc,none"]
-        assert mean == pytest.approx(accuracy, rel=0, abs=1e-12)
-    assert kept.warnings[0] == "the score is acc"
-
-
-def test_the_direct_call_gives_the_same(capsys):
-    _, out, _ = run(capsys, LOGS, "--task", "sums", "--json", "-")
-    printed = relfit.Comparison.from_json(out)
-    keys, scores = relfit.read_evals(LOGS, task="sums").matrix()
-    again = relfit.compare_losses(scores, names=printed.names, higher_is_better=True, rng=0)
-    assert len(keys) == 30
-    np.testing.assert_array_equal(printed.adjusted_pvalue, again.adjusted_pvalue)
-
-
-def test_scores_outside_0_to_1_and_smaller_ones_that_are_better(capsys, tmp_path):
-    rng = np.random.default_rng(0)
-    marks = rng.uniform(0, 10, size=60).tolist()
-    lower = [mark - 1.0 + 0.1 * noise for mark, noise in zip(marks, rng.normal(size=60), strict=True)]
-    write_log(tmp_path, "a", marks, metric="marks")
-    write_log(tmp_path, "b", lower, metric="marks")
-    status, _, err = run(capsys, tmp_path)
-    assert (status, "the name 'marks' does not tell which scores are better" in err) == (2, True)
-    _, out, _ = run(capsys, tmp_path, "--higher-is-better")
-    assert "a has the largest mean score (larger is better); b is clearly worse." in out
-    _, out, _ = run(capsys, tmp_path, "--lower-is-better")
-    assert "b has the smallest mean loss (smaller is better); a is clearly worse." in out
-
-
 def test_items_that_a_model_lacks_are_left_out_and_counted(capsys, tmp_path):
     rng = np.random.default_rng(1)
     write_log(tmp_path, "a", rng.integers(0, 2, 100).tolist())
@@ -100,17 +66,6 @@ def test_items_that_a_model_lacks_are_left_out_and_counted(capsys, tmp_path):
     _, out, _ = run(capsys, tmp_path)
     assert "n = 93" in out
     assert "7 of 100 items were left out, for which some model has no score" in out
-
-
-def test_the_gate(capsys, tmp_path):
-    status, _, err = run(capsys, LOGS, "--gate", "small", "--junit", tmp_path / "gate.xml")
-    assert status == 1
-    assert err.startswith("relfit: gate: small is clearly worse than large")
-    assert (tmp_path / "gate.xml").exists()
-    status, out, _ = run(capsys, LOGS, "--gate", "medium", "--gate-against", "large", "--show", "ranks")
-    assert status == 0
-    assert "Gate inconclusive: medium is not shown to be worse than large; about " in out
-    assert "With probability 95%, all ranks lie in these sets." in out
 
 
 @pytest.mark.parametrize(

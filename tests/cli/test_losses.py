@@ -179,3 +179,20 @@ def test_both_directions_are_refused(folder, capsys, last):
     options = [f"--{first}-is-better", f"--{last}-is-better", "--gate", "small"]
     assert main(["losses", "wide.csv", *options]) == 2
     assert "expected --higher-is-better or --lower-is-better, got both" in capsys.readouterr().err
+
+
+def test_a_column_that_is_no_model(folder, capsys, right):
+    """D9: The number of tokens won, and a gate on it passed; the table had to be edited."""
+    lines = [f"{k + 300},{','.join(map(str, row))}" for k, row in enumerate(right[:, [1, 0, 2]])]
+    (folder / "t.csv").write_text(
+        "\n".join(["n_tokens,new,old,small", *[line.replace("300,", "310,") for line in lines]])
+    )
+    assert main(["losses", "t.csv", "--higher-is-better", "--gate", "n_tokens"]) == 2
+    out, err = capsys.readouterr()
+    assert "Note: 'n_tokens' is on another scale than the other columns" in out
+    assert "leave out such columns with --drop, or name the models with --columns" in err
+    for chosen in (["--drop", "n_tokens"], ["--columns", "old,new,small"]):
+        assert main(["losses", "t.csv", "--higher-is-better", *chosen, "--gate", "small", "--json", "r.json"]) == 1
+        result = relfit.Comparison.from_json((folder / "r.json").read_text())
+        assert set(result.names) == set(NAMES)
+        assert main(["report", "r.json", "t.csv", "--html", "again.html"]) == 0

@@ -44,14 +44,6 @@ def test_densities_are_compared_by_ksd(folder, capsys):
     assert result["worse"] == [False, True]
 
 
-def test_samplers_and_a_target(folder, capsys):
-    status, out, _ = run("compare", "data.npy", "models.py:draws", "models.py:shifted", "--json", "-", capsys=capsys)
-    assert (status, json.loads(out)["worse"]) == (0, [False, True])
-    status, out, _ = run("pair", "models.py:near", "models.py:shifted", "models.py:draws", capsys=capsys)
-    assert status == 0
-    assert "shifted is worse than draws" in out
-
-
 @pytest.mark.parametrize(
     ("address", "words"),
     [
@@ -135,20 +127,6 @@ def test_two_discrepancies_on_the_command_line(likelihoods, capsys):
     assert stored["kernel"]["type"] == "IMQ"
     status, out, _ = run("rerun", "r.json", "--run-code", capsys=capsys)
     assert (status, out.strip()) == (0, "Agrees: every number is the same.")
-
-
-def test_rerun_compares_the_second_discrepancy_too(likelihoods, capsys):
-    from relfit.cli.report import agreement
-    from relfit.results.comparison import Comparison
-
-    arguments = ["compare", "data.npy", *models_of("normal", "off"), "--discrepancy", "ksd", "--discrepancy", "loglik"]
-    run(*arguments, "--json", "r.json", capsys=capsys)
-    text = (likelihoods / "r.json").read_text()
-    data = json.loads(text)
-    data["also"][0]["discrepancy"][0] += 0.5
-    sentence, same = agreement(Comparison.from_json(text), Comparison.from_dict(data))
-    assert not same
-    assert sentence.startswith("Differs")
 
 
 @pytest.fixture

@@ -43,42 +43,6 @@ def test_items_are_shown(data, capsys):
     assert "gpt says &lt;" in page
 
 
-def test_items_refusals(data, capsys):
-    assert "expected NAME=SOURCE" in _refused(capsys, "compare", *FILES, "--html", "p.html", "--items", "gpt.txt")
-    assert "expected NAME=SOURCE" in _refused(capsys, "compare", *FILES, "--html", "p.html", "--items", "x=gpt.txt")
-    assert "expected with --html" in _refused(capsys, "compare", *FILES, "--items", "gpt=gpt.txt")
-    assert "no such file" in _refused(capsys, "compare", *FILES, "--html", "p.html", "--items", "gpt=none.txt")
-    rows = ["--html", "p.html", "--items", "gpt=gpt.txt", "--rows", "50"]
-    assert "without --rows" in _refused(capsys, "compare", *FILES, *rows)
-    (data / "short.txt").write_text("one\ntwo", encoding="utf-8")
-    short = ["compare", *FILES, "--html", "p.html", "--items", "gpt=short.txt"]
-    assert "expected one for each of its 120 rows, got 2" in _refused(capsys, *short)
-
-
-def test_gate_against_a_named_model(data, capsys):
-    """llama is not the best; gpt is worse than it, and it is not worse than gpt."""
-    assert main(["compare", *FILES, "--gate", "gpt", "--gate-against", "llama"]) == 1
-    err = capsys.readouterr().err
-    assert err.startswith("relfit: gate: gpt is worse than llama (this pair alone: p-value ")
-    assert len(err.splitlines()) == 1
-    assert main(["compare", *FILES, "--gate", "llama", "--gate-against", "gpt"]) == 0
-    assert "Gate passed: llama is shown to be no worse than gpt; " in capsys.readouterr().out
-
-
-def test_junit_file(data, capsys):
-    assert main(["compare", *FILES, "--gate", "gpt", "--junit", "gate.xml", "--json", "-"]) == 1
-    captured = capsys.readouterr()
-    result = relfit.Comparison.from_json(captured.out)
-    suite = ElementTree.parse(data / "gate.xml").getroot().find("testsuite")
-    failed = {case.get("name"): case.find("failure") is not None for case in suite.findall("testcase")}
-    assert failed == {"gpt": True, "claude": False, "llama": False}
-    assert list(failed) == [row["name"] for row in result.rows()]
-    assert main(["compare", *FILES, "--gate", "claude", "--junit", "gate.xml"]) == 0
-    assert ElementTree.parse(data / "gate.xml").getroot().get("failures") == "0"
-    assert main(["compare", *FILES, "--junit", "gate.xml"]) == 0
-    assert sorted(path.suffix for path in data.iterdir() if path.name.startswith(".")) == []
-
-
 @pytest.fixture
 def result(data, capsys):
     assert main(["compare", *FILES, "--json", "result.json"]) == 0

@@ -1,8 +1,7 @@
 """Sums over kernel matrices: against dense arithmetic, however they are cut, with the same bits wherever computed."""
 
 import os
-import tracemalloc
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack
 from multiprocessing import get_context, parent_process
 
@@ -13,7 +12,7 @@ from oracle import dense
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import relfit
-from relfit.compute import backend, reduce, schedulers
+from relfit.compute import reduce, schedulers
 from relfit.compute.backend import Job, NumpyBackend
 from relfit.compute.reduce import LocalBackend, Runtime, kernel_products, one_blas_thread
 from relfit.compute.rows import mapped_rows, spilled
@@ -48,35 +47,6 @@ def products(kernel, x, y=None, columns=3, seed=0, **options):
     return kernel_products([job], runtime)[0], matrix @ right, matrix.T @ left, (matrix**2).sum()
 
 
-def one_blas_thread_from_now_on():
-    """Blocks run in threads of this process, which holds BLAS at one thread; another process has to do the same."""
-    threadpool_limits(1, "blas")
-
-
-class Backwards(Executor):
-    """Runs tasks only when a result is asked for, the newest first."""
-
-    def __init__(self):
-        self.waiting = []
-
-    def submit(self, fn, /, *args, **kwargs):
-        future = Lazy(self)
-        self.waiting.append((future, fn, args))
-        return future
-
-
-class Lazy(Future):
-    def __init__(self, owner):
-        super().__init__()
-        self.owner = owner
-
-    def result(self, timeout=None):
-        while self.owner.waiting:
-            future, fn, args = self.owner.waiting.pop()
-            future.set_result(fn(*args))
-        return super().result(timeout)
-
-
 @pytest.mark.parametrize("kernel", ANY, ids=str)
 @pytest.mark.parametrize("n", [1, 2, 255, 256, 257, 700])
 def test_symmetric_products_leave_out_the_diagonal(kernel, n, rng):
@@ -95,14 +65,6 @@ def test_cross_products_give_rows_and_columns(kernel, n, m, rng):
     assert got.squares == pytest.approx(squares, rel=1e-11)
 
 
-def test_paired_cross_products_leave_out_equal_rows(rng):
-    x, y = rng.normal(size=(2, 600, 2))
-    got, rows, columns, squares = products(Gaussian(1.0), x, y, diagonal=False)
-    np.testing.assert_allclose(got.rows["phi"], rows, atol=1e-11)
-    np.testing.assert_allclose(got.columns["phi"], columns, atol=1e-11)
-    assert got.squares == pytest.approx(squares, rel=1e-11)
-
-
 def test_all_weights_of_a_general_kernel(rng):
     x = rng.normal(size=(300, 4))
     kernel = IMQ(1.3)
@@ -112,49 +74,6 @@ def test_all_weights_of_a_general_kernel(rng):
     for w, matrix in zip(right, kernel.weights(r2, tuple(right)), strict=True):
         np.fill_diagonal(matrix, 0.0)
         np.testing.assert_allclose(got.rows[w], matrix @ right[w], atol=1e-11)
-
-
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
-def test_same_bits_for_any_executor_and_order(kernel, rng):
-    x, y = rng.normal(size=(1300, 2)), rng.normal(size=(700, 2))
-    for args in ((x,), (x, y)):
-        serial = products(kernel, *args)[0]
-        # Spawned, not forked: another test may have loaded a library with threads of its own.
-        spawned = ProcessPoolExecutor(2, get_context("spawn"), initializer=one_blas_thread_from_now_on)
-        with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(5) as five, spawned as processes:
-            for executor in (one, five, processes, Backwards()):
-                other = products(kernel, *args, executor=executor)[0]
-                np.testing.assert_array_equal(other.rows["phi"], serial.rows["phi"])
-                assert other.squares == serial.squares
-                for w, columns in serial.columns.items():
-                    np.testing.assert_array_equal(other.columns[w], columns)
-
-
-@pytest.mark.parametrize("tile", [64, 100, 256, 1000])
-@pytest.mark.parametrize("memory", [2**16, 2**20, 2**28])
-def test_tile_and_block_sizes_move_sums_by_rounding_only(tile, memory, monkeypatch, rng):
-    x, y = rng.normal(size=(1500, 3)), rng.normal(size=(800, 3))
-    kernel = Gaussian(1.0)
-    usual = [products(kernel, x)[0], products(kernel, x, y)[0]]
-    monkeypatch.setattr(backend, "TILE", tile)
-    other = [products(kernel, x, memory=memory)[0], products(kernel, x, y, memory=memory)[0]]
-    for a, b in zip(usual, other, strict=True):
-        # 1e-12 of the largest kernel mean: the right-hand sides here are of size one.
-        scale = np.abs(a.rows["phi"]).max()
-        assert np.abs(a.rows["phi"] - b.rows["phi"]).max() <= 1e-12 * scale
-        for w, columns in a.columns.items():
-            assert np.abs(columns - b.columns[w]).max() <= 1e-12 * np.abs(columns).max()
-
-
-def test_the_kernel_matrix_is_never_held(rng):
-    """n = 6000 would need 288 MB for the matrix; the tiles and sums stay far below."""
-    x = rng.normal(size=(6000, 3))
-    job = Job(Gaussian(1.0), BACKEND.points(Gaussian(1.0), x), None, {"phi": np.ones(6000)})
-    tracemalloc.start()
-    kernel_products([job], Runtime(BACKEND))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 16 * 2**20
 
 
 N = 700

@@ -151,21 +151,6 @@ def test_other_names_are_refused_with_a_few_of_them(folder, capsys):
     assert "got 'height' missing; rename" in _refused(capsys, *_files("csv"))
 
 
-def test_groups_may_stand_in_another_column(folder, capsys):
-    arrays = _arrays()
-    groups = np.repeat(np.arange(20.0), 4)
-    for name, rows in arrays.items():
-        _csv(folder / f"{name}.csv", np.column_stack([groups, rows]), ["prompt", *NAMES])
-    expected = _json(capsys, *_files("csv"), "--groups", "prompt")
-    _csv(folder / "good.csv", np.column_stack([arrays["good"][:, MOVED], groups]), ["pulse", "age", "height", "prompt"])
-    found = _json(capsys, *_files("csv"), "--groups", "prompt")
-    assert found["discrepancy"] == expected["discrepancy"]
-    assert found["groups"] == [20, 20, 20]
-    assert found["warnings"] == [NOTE, *expected["warnings"]]
-    _csv(folder / "good.csv", np.column_stack([groups, arrays["good"]]), ["prompt", "age", "height", "size"])
-    assert "got 'pulse' missing, 'size' extra" in _refused(capsys, *_files("csv"), "--groups", "prompt")
-
-
 def _pandas(rows, names):
     return pytest.importorskip("pandas").DataFrame(rows, columns=names)
 
@@ -201,15 +186,6 @@ def test_frames_are_matched_by_name(library, wrap):
     other = {"good": make(arrays["good"], ["age", "height", "size"]), "meh": arrays["meh"]}
     said = "model 'good': expected the reference's columns, got 'pulse' missing, 'size' extra; rename them"
     refused(lambda: load(make(arrays["real"], NAMES), other), said, "or leave them out (encode=relfit.Encode(drop=")
-
-
-def test_a_frame_named_on_the_command_line_is_matched_with_files(folder, capsys):
-    """The file would be an array without names by the time that both are compared."""
-    pytest.importorskip("pandas")
-    _write(folder, "csv")
-    (folder / "made.py").write_text("import pandas\ngood = pandas.read_csv('good.csv')\n")
-    found = _json(capsys, "real.csv", "made.py:good", "meh.csv")
-    _same(found, _expected())
 
 
 @pytest.mark.parametrize(

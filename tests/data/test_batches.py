@@ -31,12 +31,6 @@ def whole():
     return relfit.compare(DATA, {"a": A, "b": B}, rng=0)
 
 
-def test_generators_of_batches():
-    result = relfit.compare(parts(DATA), {"a": parts(A), "b": iter(list(parts(B)))}, rng=0)
-    assert np.array_equal(result.estimates, whole().estimates)
-    assert result.warnings == whole().warnings
-
-
 def test_loaders_and_data_sets_of_torch():
     torch = pytest.importorskip("torch")
     from torch.utils.data import DataLoader, TensorDataset

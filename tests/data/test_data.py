@@ -33,11 +33,6 @@ def notes(data, *parts):
 # --- names
 
 
-def test_a_mapping_keeps_its_names_and_order(reference, sample):
-    models = {"zeta": sample, "α 😀\n2": sample + 1, " b ": sample + 2}
-    assert load(reference, models).names == tuple(models)
-
-
 def test_a_sequence_is_numbered_from_one(reference, sample):
     assert load(reference, [sample, Sample(sample + 1)]).names == ("m1", "m2")
     assert load(reference, (sample, (sample + 1).tolist())).names == ("m1", "m2")
@@ -155,14 +150,6 @@ def test_the_bad_argument_is_named(reference, sample):
 )
 def test_a_score_that_is_wrong_names_the_model_and_the_rows(reference, score, parts):
     refused(lambda: load(reference, {"a": normal(), "b": Density(score=score)}), "model 'b': score: ", *parts)
-
-
-def test_bad_scores_are_counted_over_all_rows_and_not_over_a_probe(rng):
-    reference = rng.normal(size=(5000, 2))
-    outside = (reference > 1.5).any(axis=1)
-    broken = Density(score=lambda x: np.where(x > 1.5, np.nan, -x))
-    parts = f"{outside.sum()} of 5000 rows", f"first: row {outside.argmax()},"
-    refused(lambda: load(reference, {"a": normal(), "b": broken}), "model 'b'", *parts)
 
 
 def test_a_density_needs_a_function():

@@ -153,18 +153,6 @@ def _complaint(path):
     return ""
 
 
-@pytest.mark.parametrize("name", ["a.npy", "a.npz", "compressed.npz", "a.csv.gz"])
-def test_every_truncation_is_refused_or_right(tmp_path, name):
-    saver = np.savez_compressed if "compressed" in name else np.savez
-    whole = {"npy": _npy(ROWS), "npz": _npz(saver, x=ROWS), ".gz": gzip.compress(CSV.encode())}[name[-3:]]
-    path = tmp_path / name
-    for length in range(len(whole)):
-        path.write_bytes(whole[:length])
-        refused(lambda: read_rows(path), str(path))
-    path.write_bytes(whole)
-    np.testing.assert_array_equal(read_rows(path), ROWS)
-
-
 @pytest.mark.parametrize("name", ["a.npy", "a.npz"])
 def test_damaged_headers_never_end_in_another_error(tmp_path, name):
     """Each byte of the header (and of the archive's directory) is overwritten by ones that upset parsers."""

@@ -42,18 +42,6 @@ def test_kid_is_its_definition(features):
     assert _estimated("kid", x, y[:40]) == pytest.approx(_kid_by_loops(x, y[:40]), rel=1e-10)
 
 
-@pytest.mark.filterwarnings("ignore:Metric `Kernel Inception Distance`")
-def test_kid_is_torchmetrics_with_one_subset_of_all_rows(features):
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    kid = pytest.importorskip("torchmetrics.image.kid", reason="torchmetrics is not installed")
-    x, y = features
-    metric = kid.KernelInceptionDistance(feature=torch.nn.Identity(), subsets=1, subset_size=60)
-    metric.set_dtype(torch.float64)
-    metric.update(torch.from_numpy(x), real=True)
-    metric.update(torch.from_numpy(y), real=False)
-    assert _estimated("kid", x, y) == pytest.approx(float(metric.compute()[0]), rel=1e-6)
-
-
 def _published_cmmd(x, y):
     """1000 × (mean k(x,x') + mean k(y,y') − 2 mean k(x,y)), all pairs with their diagonals, k = exp(−γr²).
 

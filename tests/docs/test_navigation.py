@@ -68,16 +68,6 @@ def test_the_navigation_has_at_most_25_pages():
     assert "{toctree}" not in "".join(_text(name) for name in NAVIGATION)
 
 
-def test_pages_outside_the_navigation_are_evidence_notebooks_or_for_contributors():
-    pages = {page.relative_to(DOCS).with_suffix("").as_posix() for page in DOCS.rglob("*.md")}
-    others = pages - set(NAVIGATION) - {"index"}
-    assert {name for name in others if not name.startswith(("evidence/", "notebooks/"))} == {"design"}
-    assert all(f"]({name}.md)" in _text("notebooks") for name in others if name.startswith("notebooks/"))
-    linked = re.findall(r"\]\(([\w/-]+)\.md", _text("evidence/index") + _text("evidence/calibration/index"))
-    reached = {f"evidence/{name}" for name in linked} | {f"evidence/calibration/{name}" for name in linked}
-    assert {name for name in others if name.startswith("evidence/")} <= reached
-
-
 @pytest.mark.parametrize("name", ["index", *NAVIGATION])
 def test_a_page_has_at_most_1500_words(name):
     if name not in REFERENCE:

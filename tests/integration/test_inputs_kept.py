@@ -113,16 +113,6 @@ def test_python_too(folder):
     result.report("page.html")
 
 
-def test_inside_a_folder_that_is_an_input(folder):
-    zarr = pytest.importorskip("zarr", reason="needs zarr")
-    zarr.save_array("a.zarr", np.load("a.npy"))
-    result = relfit.compare("r.npy", ["a.zarr", "b.npy"], rng=0)
-    before = contents(folder)
-    with pytest.raises(relfit.InputError, match="it is part of an input"):
-        result.report("a.zarr/zarr.json")
-    assert contents(folder) == before
-
-
 @pytest.mark.parametrize("link", ["out", "place"])
 def test_links_that_change_meanwhile(folder, link):
     """Somebody else turns a link, or a folder of the path, to an input and back all the time: the input stays."""

@@ -28,12 +28,6 @@ def test_the_network_of_the_data_is_best_at_every_level(x):
     assert "noise levels 0.1, 0.5, 2" in str(result)
 
 
-def test_levels_are_weighted_by_their_square(x):
-    result = compare_noised(x, {"a": smoothed(1.0), "b": smoothed(0.0)}, [1.0, 2.0], rng=3)
-    small, large = (level.discrepancy for level in result.by_level)
-    np.testing.assert_allclose(result.overall.discrepancy, 0.2 * small + 0.8 * large, rtol=1e-12)
-
-
 def test_bad_arguments_are_refused(x):
     networks = {"a": smoothed(1.0), "b": smoothed(0.0)}
     for levels in ([], [0.0], [-1.0], [np.nan], ["a"], None, [[1.0]]):

@@ -17,7 +17,6 @@ import relfit
 from relfit.cli import main
 from relfit.compute import memory
 from relfit.compute import rows as stored
-from relfit.compute.backend import NumpyBackend
 from relfit.compute.memory import Budget, held_bytes, parse_memory
 from relfit.compute.rows import MappedRows, is_mapped, mapped_rows, some_rows, spilled, transposed
 from relfit.data import load as data_load
@@ -292,23 +291,6 @@ def test_copies_and_rows_in_common_are_seen(samples, small_parts):
 @pytest.mark.parametrize(("given", "size"), [("1GB", 10**9), ("1.5 gib", 1610612736), ("200 MB", 2 * 10**8), (77, 77)])
 def test_sizes(given, size):
     assert parse_memory(given) == size
-
-
-@pytest.mark.parametrize("given", ["", "GB", "-1GB", "1PB", "1e9", 0, -5, True, 1.5, "٣GB", "9" * 25])
-def test_no_sizes(given):
-    refused(lambda: parse_memory(given), "memory: expected a number of bytes or a size")
-
-
-def test_a_checkpoint_goes_on_under_the_same_budget(files, tmp_path, monkeypatch):
-    reference, checkpoint = files.pop("reference"), tmp_path / "run.sqlite"
-    first = relfit.compare(reference, files, rng=0, compute=relfit.Compute(memory="1GB", checkpoint=checkpoint))
-    monkeypatch.setattr(NumpyBackend, "block_sums", None)
-    again = relfit.compare(reference, files, rng=0, compute=relfit.Compute(memory="1GB", checkpoint=checkpoint))
-    assert again.to_json() == first.to_json()
-    refused(
-        lambda: relfit.compare(files["a"], files, rng=0, compute=relfit.Compute(memory="1GB", checkpoint=checkpoint)),
-        "belongs to another run",
-    )
 
 
 def test_a_budget_too_small_names_one_that_does(files):

@@ -191,22 +191,3 @@ def test_an_interrupt_while_importing(module):
     )
     done = subprocess.run([sys.executable, "-c", script, *FILES], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "relfit: interrupted\n")
-
-
-STREAMS = [
-    (">&-", ["--json", "out.json"], 0),
-    ("2>&-", ["--gate", "b"], 1),
-    (">&- 2>&-", ["--gate", "b"], 1),
-    ("<&- >&- 2>&-", ["--gate", "nobody"], 2),
-]
-
-
-@pytest.mark.parametrize(("closed", "options", "status"), STREAMS, ids=lambda value: str(value))
-def test_closed_streams(closed, options, status):
-    """Nobody reads what is printed: the files and the status are those of any other run, and there is no traceback."""
-    rows(60)
-    command = " ".join([*RELFIT, "compare", *FILES, *options, closed])
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
-    assert done.returncode == status, done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
-    assert "--json" not in options or Path("out.json").read_text().startswith("{")

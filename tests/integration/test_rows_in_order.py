@@ -126,15 +126,6 @@ def test_samples_and_densities_in_the_order_of_time():
         assert [about_order(result) for result in declared] == [[], []]
 
 
-def test_independent_samples_have_no_note():
-    """None of 60."""
-    rng = np.random.default_rng(6)
-    for k in range(60):
-        x = rng.normal(size=(3, 100, 2))
-        options = ({}, *OUT_OF_ORDER)[k % 6]
-        assert about_order(relfit.compare(x[0], {"a": x[1], "b": x[2]}, rng=0, **options)) == []
-
-
 def test_a_design_of_few_pairs_suffers_less_from_the_order():
     """Over 200 draws the differences vary 5.1 times as much as their standard errors, and 2.4 times for "linear"."""
     rng, factors = np.random.default_rng(10), {"complete": [], "linear": []}

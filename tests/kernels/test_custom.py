@@ -9,7 +9,7 @@ from relfit.kernels import kernel_from_dict
 from relfit.kernels.choice import Collection
 from relfit.kernels.composite import Tilted
 from relfit.kernels.custom import Radial, Recorded
-from relfit.kernels.standard import IMQ, Gaussian, Matern
+from relfit.kernels.standard import IMQ, Gaussian
 
 R2 = np.array([0.0, 1e-6, 0.3, 1.0, 7.0, 60.0])
 WEIGHTS = ("phi", "dphi", "r2ddphi")
@@ -68,21 +68,6 @@ def test_derivatives_by_automatic_differentiation(library, rng):
     x = rng.normal(size=(40, 2))
     joint, expected = (relfit.estimate(x, densities(), kernel=k, rng=0) for k in (kernel, known))
     np.testing.assert_allclose(joint.values, expected.values, rtol=1e-10)
-
-
-def test_r2_times_an_infinite_second_derivative_is_zero_at_zero():
-    """Matérn 3/2 by hand, a = √(3u): φ = (1+a)e^−a, φ' = −(3/2)e^−a, φ'' = 9/(4a) e^−a, infinite at 0."""
-
-    def a(u):
-        return np.sqrt(3.0 * u)
-
-    with np.errstate(divide="ignore"):
-        kernel = Radial(
-            lambda u: (1 + a(u)) * np.exp(-a(u)),
-            lambda u: -1.5 * np.exp(-a(u)),
-            lambda u: 2.25 / a(u) * np.exp(-a(u)),
-        )
-    np.testing.assert_allclose(kernel.weights(R2, WEIGHTS), Matern(1.5, 1.0).weights(R2, WEIGHTS), rtol=1e-12)
 
 
 def test_profiles_that_are_no_kernels_or_do_not_fit_are_refused(rng):

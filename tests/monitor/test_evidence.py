@@ -111,16 +111,6 @@ def test_how_many_items_are_given_at_once_does_not_matter(cuts):
     assert part.items == whole.items == 200
 
 
-def test_limits_of_a_constant_difference():
-    """One bet λ, n items that differ by d: ((1 + λd)/(1 + λm))ⁿ = 1/α at m = ((1 + λd) α^(1/n) − 1)/λ."""
-    n, bet, d = 300, 0.5, 0.25
-    found = evidence_of(np.tile([0.25, 0.0], (n, 1)), bets=(bet,))
-    expected = ((1.0 + bet * d) * ALPHA ** (1.0 / n) - 1.0) / bet
-    limits = lower_limits(found, (bet,), ALPHA)
-    assert limits[0, 1] == pytest.approx(expected, abs=1e-12)
-    assert limits[1, 0] == pytest.approx(((1.0 - bet * d) * ALPHA ** (1.0 / n) - 1.0) / bet, abs=1e-12)
-
-
 def test_limits_of_a_model_that_is_out_by_hand():
     """Two models and one bet: e_2 ≈ 0, so that e_1(m) = ((1 + λd)/(1 + λm))ⁿ must be 2/α − e_2."""
     n, bet, d = 300, 0.5, 0.25

@@ -137,24 +137,6 @@ def test_missing_models_touch_no_pair_of_theirs(losses):
     assert after.log_pair_evalue[1, 0] != before.log_pair_evalue[1, 0]
 
 
-def test_clipping_is_counted_and_said(losses):
-    high = losses.copy()
-    high[:7, 2] = 50.0
-    with filled(":memory:", high, outside="clip") as monitor:
-        result = monitor.result()
-    assert result.clipped == 7
-    assert "moved to the nearer bound (7 of 1200)" in str(result)
-
-
-def test_ranks_need_no_bounds(losses):
-    wild = np.exp(30.0 * losses + np.random.default_rng(1).normal(size=losses.shape))
-    with filled(":memory:", wild, outside="ranks") as monitor:
-        result = monitor.result()
-    assert result.confidence_set == ("a", "b")
-    assert result.mean.sum() == pytest.approx(1.5)
-    assert "ranks within each item" in str(result)
-
-
 def test_rounds_ask_only_the_models_that_can_be_the_best(path, losses):
     with Monitor(NAMES, path=path) as monitor:
         for item, names in monitor.rounds(range(400)):
@@ -183,15 +165,6 @@ def _tampered(path, change):
         change(figures)
         made_up = figures.tobytes(), monitor._digest(*row[:2], figures.tobytes())
         connection.execute("UPDATE evidence SET arrays = ?, digest = ?", made_up)
-
-
-@pytest.mark.parametrize("value", [0.0, math.nan, 1e300, -1e15, math.inf, 1e12])
-def test_a_time_that_cannot_be_is_refused(path, losses, value):
-    """The table shows the day, which such a time has not."""
-    filled(path, losses).close()
-    _tampered(path, lambda figures: figures.__setitem__(figures > 1e9, value))
-    with pytest.raises(relfit.InputError, match=r"is damaged \(its figures are not those of any losses\)"):
-        Monitor.open(path)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e308, -1.0, 0.5])
@@ -271,16 +244,6 @@ def test_limits_of_a_model_whose_evidence_has_fallen_are_those_of_its_verdict(pa
         [then[key] for key in ("difference", "lower", "upper")], abs=1e-9
     )
     assert np.isnan(result.out_limits[:2]).all()
-
-
-def test_nothing_yet(path):
-    with Monitor(["a", "b"], path=path) as monitor:
-        assert "After 0 items no model is shown to be worse than another." in str(monitor.result())
-        assert monitor.result().lower[0, 1] == -1.0
-        with pytest.raises(relfit.InputError, match="has counted items"):
-            monitor.report(path.with_suffix(".html"))
-    # Settings without items bind nobody.
-    Monitor(["a", "b"], alpha=0.01, path=path).close()
 
 
 def test_two_writers(path, losses):

@@ -11,7 +11,6 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import pytest
 
-from relfit.cli import main
 from relfit.paper import chicago, data
 from relfit.paper.data import CACHE_VARIABLE, DataOptions, download, robberies
 from relfit.paper.reproduce import CATALOGUE, reproduce
@@ -248,12 +247,3 @@ def _check_trial(setting, decisions):
     plain = {d["model"]: d["pvalue"] for d in decisions if d["test"] == "RelMulti 50%, none"}
     strict = {d["model"]: d["worse"] for d in decisions if d["test"] == "RelMulti 50%, bonferroni"}
     assert all(worse == (plain[model] <= 0.05 / 4) for model, worse in strict.items())
-
-
-def test_too_few_rows_are_refused(tmp_path, capsys):
-    path = tmp_path / "few.csv"
-    path.write_text("lon,lat\n-87.6,41.8\n")
-    assert main(["reproduce", "table2-chicago", "--data", str(path), "--out", str(tmp_path / "out")]) == 2
-    error = capsys.readouterr().err
-    assert "expected 9000 rows or more" in error
-    assert error.count("\n") == 1

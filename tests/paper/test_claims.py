@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from relfit.paper import tpr
-from relfit.paper.experiment import Cell, Point, bounded, curve, level_kept, tidy
+from relfit.paper.experiment import Cell, Point, curve, level_kept
 from relfit.paper.synthetic import (
     CALIBRATED,
     calibration_checks,
@@ -52,17 +52,6 @@ def test_level_is_broken_beyond_three_standard_errors():
     assert "0.080" in broken.figure
 
 
-def test_bounds():
-    assert bounded("c", "n", [Point(1, 0.95, 0.01)], 0.9).ok
-    assert not bounded("c", "n", [Point(1, 0.85, 0.01)], 0.9).ok
-    assert not bounded("c", "n", [Point(1, 0.2, 0.01)], 0.0, 0.15).ok
-
-
-def test_tidy_puts_the_verdict_first():
-    row = tidy("demo", [cell({"n": 10}, A="y")])[0]
-    assert list(row) == ["experiment", "n", "seed", "test", "model", "worse", "pvalue"]
-
-
 def test_a_split_that_beats_relpsi_fails_the_check():
     """Ten trials in which only the split rejects, ten in which both do: −.5 is far below −2 s.e."""
     words = {"RelPSI": "n" * 10 + "y" * 10, "RelMulti 25%": "y" * 20}
@@ -76,13 +65,6 @@ def test_rates_far_from_the_population_fail_the_check():
     """At n = 1000 RelPSI should reject .386 of the time; 40 rejections in 40 trials are not it."""
     found = tpr.checks("n", [cell({"n": 1000}, **dict.fromkeys(tpr.TESTS, "y" * 40))])
     assert [check.ok for check in found if "should show" in check.claim] == [False] * 4
-
-
-def test_small_samples_and_equal_models_are_not_checked():
-    words = dict.fromkeys(tpr.TESTS, "ny")
-    assert tpr.checks("n", [cell({"n": 100}, **words)]) == []
-    assert tpr.mixture_extras([cell({"n": 100}, **words)]) == {}
-    assert tpr.checks("angle", [cell({"angle": 90.0, "n": 500}, **words)]) == []
 
 
 def panel(pvalues, status, mu=(0.5, -0.5)):

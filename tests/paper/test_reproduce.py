@@ -80,14 +80,6 @@ def test_quick_version_writes_its_files_and_passes_its_checks(name, quick):
     assert len(rows_of(report.folder)) == report.trials * decisions
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_quick_settings_are_among_the_full_ones(name):
-    """So that what a quick run stored is not computed again by a full one."""
-    experiment = CATALOGUE[name]
-    assert all(setting in experiment.settings(False) for setting in experiment.settings(True))
-    assert experiment.trials[0] >= 300
-
-
 def test_the_table_is_made_of_the_trials(quick):
     """Rejection rates counted afresh from trials.csv."""
     report = quick("fig1-blobs")
@@ -157,24 +149,6 @@ def test_the_page_shows_each_finished_experiment(quick, out, tmp_path):
     assert (tmp_path / "images/reproduction/tpr-rotation.png").read_bytes() == (
         report.folder / "figure.png"
     ).read_bytes()
-
-
-def test_the_page_marks_a_claim_that_fails(tmp_path):
-    broken = replace(
-        CATALOGUE["calibration"], trials=(2, 2), checks=lambda _: [Check("p is 2", False, "0.5"), Check("x", True, "1")]
-    )
-    with ThreadPoolExecutor(1) as pool:
-        reproduce(broken, tmp_path, quick=True, executor=pool, progress=False)
-    write_document(tmp_path, tmp_path / "page.md")
-    text = (tmp_path / "page.md").read_text(encoding="utf-8")
-    assert "1 of 2 checks fail" in text
-    assert "**FAIL** p is 2: 0.5" in text
-
-
-def test_command_lists_the_experiments(capsys):
-    assert main(["reproduce", "--list"]) == 0
-    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    assert listed == list(CATALOGUE)
 
 
 @pytest.mark.parametrize(

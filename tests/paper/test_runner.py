@@ -124,15 +124,6 @@ def test_only_what_is_missing_is_run(store):
     assert again == [[{"value": 10}, {"value": 11}], [{"value": 20}, {"value": 21}]]
 
 
-def test_worker_processes_use_one_thread_each_and_leave_ctrl_c_to_the_parent(store, trials):
-    """One thread also in a library that only the trial loads (scipy's own BLAS)."""
-    [results] = run_trials(store, "e", [{}], 2, trials.surroundings, progress=False)
-    for result in results:
-        assert result["threads"]
-        assert set(result["threads"]) == {1}
-        assert result["ignored"]
-
-
 # --- scheduling
 
 
@@ -158,18 +149,6 @@ def test_a_failed_trial_is_named_and_the_others_are_kept(store, monkeypatch):
     assert set(store.by_seed("e", SETTINGS[0])) == {0, 1, 2, 3, 4, 5}
     results = run_trials(store, "e", SETTINGS, 8, value, executor=Inline(), progress=False)
     assert [len(each) for each in results] == [8, 8]
-
-
-@pytest.mark.parametrize("result", [{"p": float("nan")}, {"p": object()}, None])
-def test_a_result_that_is_not_json_fails_by_name(store, result):
-    with pytest.raises(RelfitError, match="seed 0"):
-        run_trials(store, "e", SETTINGS[:1], 1, lambda s, _: result, executor=Inline(), progress=False)
-    assert set(store.by_seed("e", SETTINGS[0])) == set()
-
-
-def test_a_dead_worker_is_explained(store, trials):
-    with pytest.raises(RelfitError, match="ended abruptly"):
-        run_trials(store, "e", [{}], 2, trials.dies, progress=False)
 
 
 # --- interruption

@@ -70,17 +70,6 @@ def test_a_second_put_changes_nothing(path):
         assert store.results("e", SETTING) == [{"p": 1}, {"p": 4}]
 
 
-def test_versions_are_kept_apart(path):
-    with Store(path, version="1") as store:
-        store.put_many("e", SETTING, [(0, {"p": 1})])
-    with Store(path, version="2") as store:
-        assert set(store.by_seed("e", SETTING)) == set()
-        store.put_many("e", SETTING, [(0, {"p": 2})])
-        assert store.results("e", SETTING) == [{"p": 2}]
-    with Store(path, version="1") as store:
-        assert store.results("e", SETTING) == [{"p": 1}]
-
-
 def test_a_batch_is_all_or_nothing(path):
     def interrupted():
         yield 0, {"p": 1}

@@ -17,12 +17,6 @@ def test_rate_by_hand():
     assert error == pytest.approx(math.sqrt(1 / 12))
 
 
-def test_rate_of_few():
-    assert rate([1]) == (1.0, math.inf)
-    with pytest.raises(InputError, match="none"):
-        rate([])
-
-
 def test_markdown_table():
     rows = [{"test": "a|b", "TPR": (0.5, 0.25), "n": 10}, {"test": "c", "TPR": 1.0, "n": None}]
     assert markdown_table(rows) == (

@@ -10,7 +10,7 @@ from scipy.linalg import sqrtm
 
 from relfit.cli import main
 from relfit.paper import table1
-from relfit.paper.data import CACHE_VARIABLE, DataOptions, cache_root
+from relfit.paper.data import CACHE_VARIABLE, DataOptions
 from relfit.paper.reproduce import CATALOGUE, reproduce
 from relfit.paper.table1 import fids
 from relfit.util.errors import InputError
@@ -71,13 +71,6 @@ def test_reference_and_models_are_disjoint_and_mixed_as_said():
     assert sorted(models["G .50/.50"][:, 0]) == [-2.0] * 25 + [-1.0] * 25
     other, _ = table1.draw(numbered(), 50, seed=2)
     assert set(map(tuple, other)) != rows
-
-
-def test_rows_needed_is_enough_and_no_more():
-    least = table1.rows_needed(50)
-    table1.draw(numbered(least), 50, seed=0)
-    with pytest.raises(ValueError, match="larger sample"):
-        table1.draw(numbered(least - 1), 50, seed=0)
 
 
 # --- digits
@@ -178,10 +171,3 @@ def test_all_skips_what_has_no_data(tmp_path, monkeypatch, capsys):
     assert "Skipped table2-chicago: " in out
     assert "table1-digits ·" in out
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} - {"cache"} == {"table1-digits"}
-
-
-def test_the_cache_is_where_the_platform_keeps_it():
-    assert cache_root("linux", {CACHE_VARIABLE: "/elsewhere"}).as_posix() == "/elsewhere"
-    assert cache_root("linux", {}).parts[-2:] == (".cache", "relfit")
-    assert cache_root("darwin", {}).parts[-3:] == ("Library", "Caches", "relfit")
-    assert cache_root("win32", {"LOCALAPPDATA": "C:/Local"}).parts[-2:] == ("relfit", "Cache")

@@ -3,10 +3,8 @@
 import inspect
 import subprocess
 import sys
-from dataclasses import replace
 from importlib import import_module
 
-import numpy as np
 import pytest
 
 import relfit
@@ -59,15 +57,3 @@ print(result._repr_html_()[:4], type(result.plot()).__name__)
         "estimates without a test · score (smaller is better) False",
         "<div NotebookAxes",
     ]
-
-
-def _decided(**fields):
-    return replace(relfit.decide(relfit.JointEstimate(("a", "b"), [0.1, 0.9], 0.01 * np.eye(2))), **fields)
-
-
-def test_a_note_comes_first_because_the_result_says_so():
-    """Code review of 0.2: the order was read from the words of the note."""
-    prose = "column 1 holds 99% of the variance, so the other columns barely affect the kernel"
-    lines = str(_decided(warnings=(prose, "read me first"), leading=("read me first",))).splitlines()
-    places = [next(k for k, line in enumerate(lines) if part in line) for part in ("read me", "clearly worse.", prose)]
-    assert places == sorted(places)

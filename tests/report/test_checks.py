@@ -33,26 +33,6 @@ def test_a_clean_comparison(samples):
     assert "Separate clusters in the data" not in found
 
 
-def test_shared_rows_are_counted(rng):
-    data = rng.normal(size=(60, 2))
-    copied = rng.normal(size=(60, 2))
-    copied[:7] = data[:7]
-    result = relfit.compare(data, {"a": rng.normal(size=(60, 2)), "thief": copied}, rng=0)
-    check = _checks(result)["Rows shared with the reference"]
-    assert check.state == "mind"
-    assert check.sentences[0] == "7 rows of thief also occur in the reference."
-
-
-def test_close_models_are_named(make):
-    result = make([0.0, 1.0], names=["right", "off"], near_degeneracy=np.array([0.45, 0.02]))
-    check = _checks(result)["Models very close to the data"]
-    assert check.state == "mind"
-    assert check.sentences[0].startswith("right is so close to the data")
-    fine = _checks(make([0.0, 1.0], near_degeneracy=np.array([0.12, 0.02])))["Models very close to the data"]
-    assert fine.state == "good"
-    assert "at most 12%" in fine.sentences[0]
-
-
 def test_bandwidth_that_matters(rng):
     """Blobs: the fine structure is seen at small bandwidths only, so the verdict changes and the models are named."""
     centres = 6.0 * np.array([(i, j) for i in range(3) for j in range(3)])
@@ -94,10 +74,6 @@ def test_densities_get_a_score_check_and_the_word_about_weights(rng):
     assert "without the data" in bare["Score check"].sentences[0]
 
 
-def test_about():
-    assert [about(n) for n in (7, 99.4, 996, 1049, 5437, 1e6)] == ["7", "99", "1,000", "1,000", "5,400", "1,000,000"]
-
-
 def test_rows_advice_is_the_plans():
     """Two models have closed forms: the number in the sentence is `plan`'s, to two digits."""
     joint = relfit.JointEstimate(("a", "b"), [0.0, 0.2], 0.01 * np.eye(2), sizes=(200,))
@@ -113,12 +89,3 @@ def test_two_clusters_by_hand():
     fraction, steps = separated_clusters(x)
     assert fraction == pytest.approx(0.45)
     assert steps == 10.0
-
-
-def test_an_outlier_is_no_cluster():
-    assert separated_clusters(np.append(np.arange(40.0), 500.0)[:, None]) is None
-
-
-@pytest.mark.parametrize("d", [1, 2, 10])
-def test_one_cloud_is_no_clusters(rng, d):
-    assert all(separated_clusters(rng.normal(size=(300, d))) is None for _ in range(5))

@@ -55,22 +55,6 @@ def test_a_wrong_joint_is_marked(page):
     assert "shares of at least 25% are marked" in text
 
 
-def test_labels_of_pictures_stay_below_the_title(browser, page):
-    """D44: the label of the vertical axis ran into the title above the picture."""
-    browser.open(page, 1400)
-    overlaps = browser.run(
-        """[...document.querySelectorAll('.planes figure')].flatMap(f => {
-             const title = f.querySelector('figcaption').getBoundingClientRect();
-             const box = f.getBoundingClientRect();
-             return [...f.querySelectorAll('text')].filter(t => {
-               const r = t.getBoundingClientRect();
-               return r.top < title.bottom - 1 || r.right > box.right + 12 || r.left < box.left - 1;
-             }).map(t => t.textContent);
-           })"""
-    )
-    assert overlaps == []
-
-
 def test_names_have_the_room_there_is(browser, page):
     """D44: a long name wrapped to three lines beside 300 free pixels."""
     browser.open(page, 1400)

@@ -154,18 +154,3 @@ def test_other_discrepancies_follow_with_their_own_tables():
     for row in page.tables[0][1:]:
         assert re.search("background.*", row[-1][1])[0] == re.search("background.*", row[-2][1])[0]
     assert page.lines[-1] == str(result).splitlines()[-1]
-
-
-def test_a_joint_estimate_says_what_it_holds():
-    """By hand: covariance 0.006 over errors of 0.1 and 0.2 is a correlation of 0.3; accuracies keep their sign."""
-    covariance = [[0.01, 0.006], [0.006, 0.04]]
-    joint = relfit.JointEstimate(("a", "b"), [-0.5, -0.25], covariance, (100,), measure="loss", higher_is_better=True)
-    assert str(joint).splitlines() == [
-        "estimates without a test · mean score (larger is better) · n = 100",
-        "model  mean score  s.e.",
-        "a      0.50        0.10",
-        "b      0.25        0.20",
-        "The correlation of the two estimates is 0.30. relfit.decide tests which models are worse.",
-    ]
-    alone = relfit.JointEstimate(("a",), [0.5], [[0.01]])
-    assert str(alone).splitlines()[-1] == "relfit.decide tests which models are worse."

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import relfit
 from relfit.report.figures import (
-    Scale,
     difference_forest,
     discrepancy_forest,
     who_beats_whom,
@@ -42,28 +39,6 @@ def test_a_margin_moves_the_line():
     assert drawn.line == 0.2
     assert drawn.bars[1].kind == "worse"
     assert drawn.bars[1].low > 0.2
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=5), st.sampled_from([1e-6, 1.0, 100.0]))
-def test_values_are_always_on_the_scale(values, error):
-    joint = relfit.JointEstimate(tuple(f"m{k}" for k in range(len(values))), values, error**2 * np.eye(len(values)))
-    result = relfit.decide(joint, test="relpsi")
-    for drawn in (discrepancy_forest(result), difference_forest(result)):
-        assert drawn.scale.low < drawn.scale.high
-        assert all(drawn.scale.low <= bar.value <= drawn.scale.high for bar in drawn.bars)
-        assert drawn.scale.low <= drawn.line <= drawn.scale.high
-        assert all(0.0 <= at <= 100.0 for at, _ in drawn.scale.labels())
-
-
-@given(st.floats(-1e12, 1e12), st.floats(1e-9, 1e12))
-def test_ticks_are_few_inside_and_told_apart(low, width):
-    scale = Scale(low, low + width)
-    if not low < low + width or width < 1e-6 * abs(low):
-        return
-    ticks = scale.ticks()
-    assert 1 <= len(ticks) <= 6
-    assert all(low - 1e-6 * width <= tick <= low + width + 1e-6 * width for tick in ticks)
 
 
 def test_who_beats_whom_by_hand(make):

@@ -56,18 +56,6 @@ def test_many_columns_are_shown_where_they_differ(rng):
     assert recalled.complete
 
 
-def test_slopes_of_a_shifted_density(rng):
-    """Score −(x − 2): the contributions of N(0, 1) data are large all over, those of the right score are not clear."""
-    data = rng.normal(size=(150, 2))
-    models = {m: relfit.Density(score=lambda x, m=float(m): m - x, dim=2) for m in ("0", "2")}
-    wrong, _ = _drawn(data, models, "2")
-    right, _ = _drawn(data, models, "0")
-    assert wrong.kind == "slope"
-    assert wrong.clear.mean() > 0.3
-    assert wrong.values[wrong.clear].min() > 0.0
-    assert right.clear.mean() < 0.02
-
-
 def test_no_picture_has_an_axis_without_spread(rng):
     """D44: the levels of a column add up to 1, and "main axis 8 (2.1e-29% of variance)" was drawn."""
     levels = np.eye(4)[rng.integers(0, 4, 200)]

@@ -85,15 +85,6 @@ def test_page(relfit_gate, which):
     assert max(len(page.encode()) for page in pages) < 130
 
 
-def test_pages_go_into_a_folder(pytester):
-    """A file in its place is refused before any test, and not by the first gate."""
-    pytester.makepyfile(TESTS)
-    (pytester.path / "pages").write_text("a file")
-    done = pytester.runpytest_subprocess("--relfit-reports=pages", "-p", "no:cacheprovider")
-    assert done.ret == 4
-    assert "--relfit-reports: expected a folder, got 'pages', which cannot be made: File exists" in done.stderr.str()
-
-
 def test_a_run_without_relfit_does_not_import_it(pytester):
     # numpy may be there already: other plugins import it.
     pytester.makepyfile(

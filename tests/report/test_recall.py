@@ -11,7 +11,6 @@ from refusals import refused
 import relfit
 from relfit.compute.memory import budget_of
 from relfit.data.load import load
-from relfit.report.checks import bandwidth_sensitivity
 from relfit.report.page import render_report
 from relfit.report.recall import MOST_ROWS, recall
 from relfit.report.witness import differing_rows
@@ -100,13 +99,3 @@ def test_other_data_are_refused(two):
     refused(
         lambda: differing_rows(result, recall(result, two), "c"), "name: expected the name of a model (a or b), got 'c'"
     )
-
-
-def test_rows_in_groups_are_recalled(rng):
-    """Their discrepancy leaves pairs out, which the pictures do not; no other bandwidth can be tried without labels."""
-    labels = np.repeat(np.arange(20), 3)
-    data, models = rng.normal(size=(60, 2)), {"a": rng.normal(size=(60, 2)), "b": rng.normal(1, 1, (60, 2))}
-    result = relfit.compare(data, models, rng=0, groups=dict.fromkeys(("reference", "a", "b"), labels))
-    recalled = recall(result, (data, models))
-    assert differing_rows(result, recalled, "b").discrepancy != pytest.approx(result.discrepancy[1], rel=1e-6)
-    assert bandwidth_sensitivity(result, recalled) is None

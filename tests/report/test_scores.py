@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from refusals import refused
 
 import relfit
@@ -59,19 +58,6 @@ def test_the_verdicts_are_those_of_a_call_on_the_stratum(rng):
         np.testing.assert_allclose(row.means, alone.discrepancy)
         assert [kind == "worse" for kind in row.kinds] == alone.worse.tolist()
         assert row.kinds[alone.best_index] == "best"
-
-
-@pytest.mark.parametrize(("items", "tested"), [(19, False), (20, True)])
-def test_a_small_stratum_is_shown_and_not_tested(items, tested):
-    strata = ["large"] * 60 + ["small"] * items
-    scores = {"a": [1] * (60 + items), "b": [1] * 60 + [0] * items}
-    result, recalled = compared(scores, strata=strata)
-    small = stratum_rows(result, recalled)[2]
-    assert (small.items, small.tested, small.means.tolist()) == (items, tested, [1.0, 0.0])
-    assert small.kinds == ("best", "worse" if tested else "open")
-    page = render_report(result, relfit.scores(scores, strata=strata))
-    assert (f"{items} items, not tested" in page) is not tested
-    assert ("These are 2 tests" in page) is tested
 
 
 # ── items ────────────────────────────────────────────────────────────────────────────────────────────────────────────

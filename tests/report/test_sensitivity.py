@@ -12,25 +12,6 @@ from relfit.report.checks import bandwidth_sensitivity
 from relfit.report.recall import recall
 
 
-@pytest.fixture
-def three(rng):
-    shifts = {"a": 0.0, "b": 0.2, "c": 0.8}
-    return rng.normal(size=(90, 2)), {k: rng.normal(m, 1, (90, 2)) for k, m in shifts.items()}
-
-
-@pytest.mark.parametrize("test", ["relpsi", "relmulti", "best-set", "carve"])
-def test_each_is_the_comparison_at_that_bandwidth(three, test):
-    result = relfit.compare(*three, test=test, alpha=0.1, rng=3)
-    found = bandwidth_sensitivity(result, recall(result, three), (0.5, 1.0, 3.0))
-    for factor, length, (joint, decision) in zip(found.factors, found.lengths, found.results, strict=True):
-        own = relfit.compare(*three, test=test, alpha=0.1, rng=3, kernel=relfit.Gaussian(factor * result.kernel.length))
-        assert length == factor * result.kernel.length
-        np.testing.assert_array_equal(np.exp(decision.log_pvalue), own.pvalue)
-        np.testing.assert_array_equal(joint.values, own.discrepancy)
-        assert joint.names[decision.best] == own.best
-    np.testing.assert_array_equal(found.results[1][1].worse, result.worse)
-
-
 @pytest.mark.parametrize("test", ["best-set", "relmulti"])
 @pytest.mark.parametrize(
     "options",

@@ -35,17 +35,6 @@ def test_looks_as_documented(make):
     assert len(lines) == 6
 
 
-@pytest.mark.parametrize("count", [2, 10, 50])
-def test_columns_are_aligned(make, count):
-    rng = np.random.default_rng(count)
-    result = make(rng.normal(0, 3, count), names=[f"model-{k}" for k in range(count)], correction="by")
-    lines = str(result).splitlines()
-    assert len(lines) == 2 + count + 1
-    starts = [lines[1].index(title) for title in table(result).titles]
-    for line in lines[2 : 2 + count]:
-        assert all(line[start - 2 : start].isspace() for start in starts[1:])
-
-
 def test_wide_characters_are_aligned(odd):
     """The p-value column starts at the same terminal cell in every row, whatever the name's width."""
     lines = str(odd).splitlines()
@@ -113,22 +102,6 @@ def test_number_format():
     assert number_format([], [3.0])(3.0) == "3"
     assert number_format([1e-9], [1.0])(1.0) == "1.00e+0"
     assert number_format([1.0], [1e12])(-1e12) == "-1.00e+12"
-
-
-def test_adjusted_column_only_with_a_correction(make):
-    assert "adjusted p" not in str(make([0.1, 0.2, 5.0]))
-    shown = str(make([0.1, 0.2, 5.0], correction="by"))
-    assert "adjusted p" in shown
-    assert "Benjamini–Yekutieli correction" in shown
-
-
-def test_copies_and_ties_are_said():
-    rng = np.random.default_rng(0)
-    a = rng.normal(size=(60, 2))
-    models = {"a": a, "b": a, "c": rng.normal(3, 1, (60, 2))}
-    shown = str(relfit.compare(rng.normal(size=(60, 2)), models, rng=0))
-    assert "the same as the best (duplicate of a)" in shown
-    assert "a has the smallest MMD²; b is the same as it; c is clearly worse." in shown
 
 
 def test_pair_text():

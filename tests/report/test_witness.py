@@ -10,7 +10,7 @@ import pytest
 import relfit
 from relfit.estimators.pairkernel import PairKernel
 from relfit.kernels.composite import Decay, Tilted
-from relfit.report.witness import row_witness, stein_contributions, witness
+from relfit.report.witness import row_witness, stein_contributions
 
 KERNELS = {
     "gaussian": relfit.Gaussian(1.3),
@@ -19,19 +19,6 @@ KERNELS = {
     "sum": relfit.Gaussian(0.8) + relfit.IMQ(),
     "tilted": Tilted(relfit.Gaussian(1.1), Decay(exponent=1.0, scale=2.0, centre=0.3)),
 }
-
-
-def test_witness_by_hand():
-    """x = 0, 2; r = 2, 2; Gaussian of bandwidth 2, e = e^−½.
-
-    At 0: (1 + e)/2 − e. At 2: (e + 1)/2 − 1. The r do not vary; the x vary by (1 − e)²/2 (n − 1 = 1), so both errors
-    are √((1 − e)²/2/2) = (1 − e)/2.
-    """
-    e = math.exp(-0.5)
-    x, r = np.array([[0.0], [2.0]]), np.array([[2.0], [2.0]])
-    found = witness(np.array([[0.0], [2.0]]), x, r, relfit.Gaussian(2.0))
-    np.testing.assert_allclose(found.values, [(1 + e) / 2 - e, (e + 1) / 2 - 1], rtol=1e-14)
-    np.testing.assert_allclose(found.errors, [(1 - e) / 2] * 2, rtol=1e-14)
 
 
 def test_contributions_by_hand():

@@ -1,14 +1,12 @@
 """The simulations behind docs/evidence/calibration/: cases with known truth, shared estimates, rates and pages."""
 
-import math
-
 import numpy as np
 import pytest
 
 from relfit import JointEstimate, compare
 from relfit.stats.tests.carve import carve
 from studies.calibration import levels, negative, order, pages, power, variants
-from studies.calibration.cases import CASES, case, located
+from studies.calibration.cases import CASES, case
 from studies.calibration.verdicts import CLAIMS, verdicts
 from studies.study import ALPHA
 
@@ -47,23 +45,6 @@ def test_every_case_names_its_models_truly(name):
     assert all(np.array_equal(models[key], again[key]) for key in models)
 
 
-@pytest.mark.parametrize("freedom", [1.0, 2.0, math.inf])
-def test_scores_are_gradients_of_the_log_density(freedom):
-    """log p = Σ −(ν+1)/2 log(1 + z²/ν) up to a constant, or −z²/2; central differences at a few points."""
-    mean = np.array([[0.5, 0.0]])
-    score = located(mean, freedom).scores["P1"]
-
-    def log_density(x):
-        z = x - mean[0]
-        one = -0.5 * z**2 if math.isinf(freedom) else -(freedom + 1) / 2 * np.log1p(z**2 / freedom)
-        return one.sum(axis=1)
-
-    x = np.array([[0.3, -1.0], [4.0, 0.2], [-2.5, 3.0]])
-    step = 1e-5 * np.eye(2)
-    slopes = [(log_density(x + e) - log_density(x - e)) / 2e-5 for e in step]
-    np.testing.assert_allclose(score(x), np.transpose(slopes), rtol=1e-7, atol=1e-9)
-
-
 def test_rates_by_hand():
     """meanshift-l10, four trials. Trial 1 declares one of nine tied models and the worse one: FPR 1/9, FDR ½.
 
@@ -80,25 +61,6 @@ def test_rates_by_hand():
     assert row["error"] == row["FPR"]
 
 
-def test_negative_correlation_is_as_low_as_can_be():
-    """l − 1 models with correlation −1/(l − 2): their sum has no variance but the 1e−3 added to each."""
-    mean, covariance = negative._negative(5, 2)
-    assert covariance[1, 2] == pytest.approx(-1 / 3)
-    assert np.ones(4) @ covariance[1:, 1:] @ np.ones(4) == pytest.approx(4e-3)
-    assert mean.tolist() == [0, 0, 0, 3, 3]
-    assert negative._false(np.array([False, True, False, True, False]), mean, 0) == [0.5, 1.0]
-    # Tested against a worse model, nothing that is no worse than it is a false discovery of "worse than it".
-    assert negative._false(np.array([False, True, False, True, False]), mean, 4) == [1.0, 1.0]
-
-
-def test_a_negative_correlation_trial_has_every_correction():
-    result = negative.trial({"l": 3, "worse": 1}, 0)
-    assert set(result) == {f"relmulti {c}" for c in ("bh", "by", "holm", "auto")} | {
-        f"best-set {c}" for c in ("bh", "by", "holm")
-    }
-    assert {len(pairs) for pairs in result.values()} == {negative.REPLICATES}
-
-
 def test_copies_are_compared_seed_by_seed():
     """Without a copy P10 is found twice of two, with it once: change of TPR −½; P2 becomes worse once: 1/18."""
     plain = [{"relpsi": ["P10"]}, {"relpsi": ["P10"]}]
@@ -106,15 +68,6 @@ def test_copies_are_compared_seed_by_seed():
     (row,) = order.copy_rows(small("copy"), plain, copied, ["relpsi"])
     assert row["change of TPR"][0] == -0.5
     assert row["change of FPR of the others"][0] == pytest.approx(1 / 18)
-
-
-def test_failing_cells_are_shown_as_failing():
-    results = [{test: ["P1", "P2"] for test in CLAIMS} for _ in range(50)]
-    rows = levels.rows(small("tied-l2"), results)
-    assert "**1.000 ± 0.000** ✗" in pages.level_table(rows)
-    assert "EXCEEDED" in pages.level_csv(rows)
-    assert pages.verdict(rows).startswith("RelPSI 0 of 1")
-    assert "RelPSI" in pages.failing(rows)
 
 
 def test_twice_the_median_pvalue():

@@ -53,16 +53,3 @@ def test_rates_by_hand():
     assert rows[0]["a best model lost"] == (0.5, 0.5)
     assert rows[0]["share of best lost"] == (0.125, 0.125)
     assert rows[0]["worse found"] == (0.5, 0.5)
-
-
-def test_sentences_by_hand():
-    """In 30 trials step-down drops nothing; in 20 MCS drops a best model and a worse one (of four), that one always."""
-    nothing, one, two = [True] * 8, [True] * 7 + [False], [False] + [True] * 6 + [False]
-    setting = {"case": "independent", "n": 200}
-    ours = [{"seed": seed, "step-down": nothing} for seed in range(30)]
-    theirs = [{"seed": seed, "MCS": two if seed < 10 else one} for seed in range(20)]
-    results = list(losses.merged({"losses": [(setting, ours)], "leaderboard": [], "mcs": [(setting, theirs)]}))
-    assert losses.above_the_level(results, "step-down") == "none"
-    assert losses.above_the_level(results, "MCS") == "independent (0.500 ± 0.115)"
-    assert losses.above_the_level(results, "McNemar") == "none"
-    assert losses.differences(results, "MCS") == {"more": "independent (by 0.250 ± 0.000)", "fewer": "none"}

@@ -1,7 +1,6 @@
 """The command that all studies share: what is missing is run, a page is made from what is stored."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -52,25 +51,12 @@ def test_parts_are_run_in_proportion_and_the_page_is_written(example, tmp_path):
         assert set(store.by_seed("stored-name", {"n": 10})) == set(range(20))
 
 
-def test_all_stored_trials_count(example):
-    run(example, "--trials", "20")
-    run(example, "--trials", "10")
-    assert [len(trials) for _, trials in example[1][1]["main"]] == [20, 20]
-
-
 def test_stored_runs_nothing_and_the_status_tells_what_does_not_hold(example, tmp_path):
     with study.Store(tmp_path / "example.sqlite", version="7") as store:
         store.put_many("stored-name", {"n": 10}, [(0, {"value": 10})])
     assert run(example, "--stored", "--docs", str(tmp_path / "pages")) == 1
     assert [setting for setting, _ in example[1][0]["main"]] == [{"n": 10}]
     assert (tmp_path / "pages" / "page.md").exists()
-
-
-def test_error_rates_by_hand():
-    """Trial 1 declares a and c, trial 2 nothing: FPR (½, 0), FDR (½, 0), FWER (1, 0), TPR (1, 0)."""
-    rates = study.error_rates(SimpleNamespace(best={"a", "b"}, worse={"c"}), [["a", "c"], []])
-    assert rates == {"FPR": (0.25, 0.25), "FDR": (0.25, 0.25), "FWER": (0.5, 0.5), "TPR": (0.5, 0.5)}
-    assert study.error_rates(SimpleNamespace(best={"a"}, worse=set()), [["a"], []])["TPR"] == ""
 
 
 def test_every_study_is_in_the_readme():

@@ -47,26 +47,6 @@ def test_float64_is_used_for_the_call_and_only_for_it(x):
     assert jnp.ones(1).dtype == before
 
 
-def test_a_function_that_is_float32_itself_is_said_to_be(x):
-    density = Density(log_prob=lambda x: by_rows(x.astype(jnp.float32)), autodiff="jax")
-    assert density.log_probs(x).dtype == np.float32
-    strict = jnp.eye(2)
-
-    def no_promotion(x):
-        return -0.5 * (jax.lax.dot(x, strict) * x).sum(-1)
-
-    density = Density(log_prob=no_promotion, autodiff="jax")
-    np.testing.assert_allclose(density.scores(x), -x, rtol=1e-6)
-    assert density.raw_scores(x).dtype in (np.float32, np.float64)
-
-
-def test_a_jitted_function_with_one_number_per_row_is_a_log_density(x):
-    np.testing.assert_allclose(adapt(jax.jit(one_row), 2).scores(x), slopes(reference, x), rtol=1e-8, atol=1e-8)
-    assert adapt(jax.jit(lambda x: -x), 2) is None
-    assert adapt(jax.jit(lambda n, key: n), 2) is None
-    assert adapt(one_row, 2) is None
-
-
 @pytest.mark.parametrize(
     ("log_prob", "parts"),
     [

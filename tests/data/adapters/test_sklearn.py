@@ -24,13 +24,6 @@ def test_a_mixture_has_the_slopes_of_its_own_score_samples(x, shape):
 
 
 @pytest.mark.parametrize("shape", ["full", "tied", "diag", "spherical"])
-def test_log_densities_differ_by_a_constant_only(x, shape):
-    fitted = mixture.GaussianMixture(3, covariance_type=shape, random_state=0).fit(x)
-    gap = adapt(fitted, 3).log_probs(x) - fitted.score_samples(x)
-    np.testing.assert_allclose(gap, gap[0], atol=1e-10)
-
-
-@pytest.mark.parametrize("shape", ["full", "tied", "diag", "spherical"])
 def test_a_bayesian_mixture_is_what_its_sample_method_draws_from(x, shape):
     """sample() draws from Σ w_k N(μ_k, C_k) with the fitted weights, means and covariances; written out by scipy."""
     from scipy.special import logsumexp
@@ -60,14 +53,6 @@ def test_a_kernel_density_estimate(x, rng, kernel, weighted):
     np.testing.assert_allclose(density.scores(x[100:]), slopes(fitted.score_samples, x[100:]), rtol=1e-6, atol=1e-6)
     gap = density.log_probs(x) - fitted.score_samples(x)
     np.testing.assert_allclose(gap, gap[0], atol=1e-8)
-
-
-def test_an_offset_costs_no_digits(x):
-    """The tied mixture's one matrix product would lose twelve digits at 1e6 if it were not centred."""
-    near = mixture.GaussianMixture(2, covariance_type="tied", random_state=0).fit(x)
-    far = mixture.GaussianMixture(2, covariance_type="tied", random_state=0).fit(x)
-    far.means_ = near.means_ + 1e6
-    np.testing.assert_allclose(adapt(far, 3).scores(x + 1e6), adapt(near, 3).scores(x), atol=1e-8)
 
 
 @pytest.mark.parametrize("kernel", ["tophat", "epanechnikov", "linear", "cosine"])

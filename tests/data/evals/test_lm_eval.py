@@ -94,24 +94,6 @@ def test_the_model_is_named_by_the_results_or_by_the_folder(logs):
     assert evals.higher_is_better is True
 
 
-def test_logs_beside_a_named_results_file(logs):
-    """``--output_path out/run.json`` puts the logs of all models into one folder, told apart by their dates."""
-    for number, model in enumerate(("small", "large")):
-        for name in (SUMS, DOUBLES, RESULTS):
-            dated = name.replace("T03", f"T0{number}").replace("results", "run")
-            shutil.copy(LOGS / model / name, logs / dated)
-    flat = [path for path in logs.iterdir() if path.suffix == ".jsonl"]
-    assert set(read_evals(flat).models) == {"small", "large"}
-
-
-def test_a_metric_of_the_whole_task_is_refused():
-    message = refusal(LOGS, task="sums", metric="mcc")
-    assert message.endswith(
-        "line 1: expected a number for 'mcc', got a list: it is computed from the whole task, and single items have no "
-        "score; choose another metric"
-    )
-
-
 def test_metrics_and_filters_that_are_not_there_are_refused_with_those_that_are():
     assert refusal(LOGS, task="sums", metric="f2").startswith("metric: expected 'acc', 'mcc' or 'acc_norm' in ")
     message = refusal(LOGS, task="doubles", filter="loose")
@@ -245,12 +227,6 @@ def test_two_runs_of_a_model_are_refused_and_names_tell_them_apart(logs):
     evals = read_evals({"before": logs / "small", "after": again})
     assert evals.models == ("before", "after")
     assert "expected runs of one model under the name 'x', got 'large' and 'medium'" in refusal({"x": logs})
-
-
-def test_an_item_twice_is_refused(logs):
-    lines = lines_of(logs / "small" / SUMS)
-    write_lines(logs / "small" / SUMS, [*lines, lines[3], lines[3]])
-    assert refusal(logs).endswith("expected each item once, got '3' 3 times; remove the copies")
 
 
 def test_a_name_that_the_numbers_or_another_metric_contradict_tells_nothing(logs):
