@@ -528,8 +528,7 @@ def test_levels_that_do_not_fit_into_the_memory_limit_are_one_line(monkeypatch):
 
 
 def test_dates_that_metadata_describe_are_read_in_parts_however_many(tmp_path, monkeypatch):
-    """Dates in a form of their own are text until they are encoded, and were cut off at the most levels of text."""
-    monkeypatch.setattr(relfit.data.tables, "MOST_HELD", 20)
+    """Dates in a form of their own are text until they are encoded."""
     monkeypatch.setattr(text_files, "_LABELS_BETWEEN_CHECKS", 64)
     metadata = {"columns": {"day": {"sdtype": "datetime", "datetime_format": "%d.%m.%Y"}}}
     for k in range(3):

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 import relfit
 from relfit.cli import main
-from relfit.data import encode, load, tables
+from relfit.data import encode, tables
 from relfit.data.files import arrow, text
 from relfit.util.errors import InputError
 
@@ -32,7 +32,7 @@ pd, pl, pa = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarro
 
 LONG = int(os.environ.get("RELFIT_ROUTES", "0"))
 # Small limits, so that a few rows have many parts, and levels beyond what is held and what has a place of its own.
-LIMITS = [(tables, "MOST_HELD", 12), (encode, "MOST_HELD", 12), (load, "MOST_HELD", 12), (encode, "MOST_LEVELS", 5)]
+LIMITS = [(tables, "MOST_HELD", 12), (encode, "MOST_HELD", 12), (encode, "MOST_LEVELS", 5)]
 LIMITS += [(text, "_LABELS_BETWEEN_CHECKS", 16), (arrow, "PART_NUMBERS", 64)]
 WORDS = ["é", "=1+2", "a,b", 'say "x"', "n/k", "-", "two\nlines", "0x1f", "1_000", "12:30", "2024-13-45", "Yes", "<b>"]
 HOW = {"deadline": None, "phases": [Phase.generate, Phase.shrink], "suppress_health_check": list(HealthCheck)}

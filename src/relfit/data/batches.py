@@ -7,7 +7,7 @@ Hugging Face's and pyarrow's data sets. They are arrays or tensors of rows, or d
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from numpy.typing import NDArray
@@ -31,13 +31,12 @@ def gathered(
     value: Any,
     budget: Budget | None = None,
     progress: Progress | None = None,
-    needed: Collection[str] | None = None,
 ) -> tuple[Any, str | None]:
     """The rows of something that yields them, and a note if it yields more or rows one by one; anything else as it is.
 
     Of tuples, as data sets with labels yield them, the first part is taken. With a budget of memory, no more than a
-    batch is held: the rows are mapped from a file in its folder, as a `Table` where they are data frames, of which the
-    `needed` columns hold all levels.
+    batch is held: the rows are mapped from a file in its folder, as a `Table` where they are data
+    frames.
     """
     refuse_sparse(argument, value)
     found = _items(value)
@@ -69,7 +68,7 @@ def gathered(
         ) from None
     stream = itertools.chain([first], stream)
     if is_table(argument, first):
-        rows: Any = table_in_parts(argument, stream, budget, progress, needed)
+        rows: Any = table_in_parts(argument, stream, budget, progress)
     else:
         blocks = counted(progress, argument, _blocks(argument, stream, single))
         rows = held_rows(blocks) if budget is None else checked_rows(argument, spilled(blocks, budget.folder))

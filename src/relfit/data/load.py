@@ -47,7 +47,7 @@ from relfit.data.models import Density, OutsideSupport, Sample, naming, score_co
 from relfit.data.overlap import fingerprint, fingerprints, reordered_copies, rows_in_common, sample_copies
 from relfit.data.posteriors import with_draws
 from relfit.data.samplers import DEFAULT_ROWS, columns_drawn, recognised_models
-from relfit.data.tables import MOST_HELD, Table, drop_option, read_table, table_of
+from relfit.data.tables import Table, drop_option, read_table, table_of
 from relfit.data.whiten import density_encoding, encoded_density
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError, way
@@ -61,7 +61,7 @@ Positions = Sequence[int]
 
 # The bytes that the checks here need besides the data, and the number of rows from which the median distance is taken.
 _CHECK_BYTES, _MEDIAN_ROWS = 40_000_000, 4_000
-# Wider tables than this are rows of numbers where memory is bounded: every column has a file of its own for a while.
+# Wider tables than this are rows of numbers where memory is bounded: parts of them would have few rows.
 _MOST_STORED = 256
 _REFERENCE_FIRST = "the reference comes first, as in relfit.compare(reference, models)"
 # The most names of columns in an error, and the most letters of each.
@@ -182,7 +182,7 @@ def load(
     held, of_draws = with_draws({None: reference, **named})
     reference, named = held.pop(None), held
     before: dict[str | None, Any] = dict([(None, reference), *named.items()])
-    reference, named, taken = _gathered(reference, named, budget, progress, _declared(None, encode, encoding))
+    reference, named, taken = _gathered(reference, named, budget, progress)
     in_batches = [key for key, value in ((None, reference), *named.items()) if value is not before[key]]
     if isinstance(reference, Mapping):
         raise InputError(f"reference: expected data or a density, got a mapping; {_REFERENCE_FIRST}")
@@ -190,7 +190,7 @@ def load(
     notes += (*of_draws, *taken)
     columns = None if plain else _columns_of(reference)
     values: dict[str | None, Any] = dict([(None, reference), *named.items()])
-    tables = None if plain else _tables(values, columns, budget, progress, _declared(columns, encode, encoding))
+    tables = None if plain else _tables(values, columns, budget, progress)
     if scale == "whiten" and (tables is not None or all(map(is_rows, values.values()))):
         raise InputError('scale="whiten": belongs to densities, got samples; use "auto" or "robust"')
     if tables is not None:
@@ -271,37 +271,16 @@ def _gathered(
     named: dict[str, Any],
     budget: Budget | None,
     progress: Progress | None,
-    declared: Collection[str] | None,
 ) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
     """The reference and the models, those that arrive in batches as rows, and notes about them."""
     found: dict[Any, Any] = {}
     notes: list[str] = []
-    needed = declared
     for key, value in [(None, reference), *named.items()]:
         found[key] = value
         if not is_rows(value):
-            found[key], note = gathered(_argument(key), value, budget, progress, needed)
+            found[key], note = gathered(_argument(key), value, budget, progress)
             notes += [note] if note else []
-        if key is None:
-            needed = _needed(found[key], declared)
     return found.pop(None), found, tuple(notes)
-
-
-def _declared(names: Names | None, encode: Encode | None, encoding: Encoding | None) -> Collection[str] | None:
-    """The columns that are in use however many levels they have; None if the names are needed to tell."""
-    if encoding is not None:
-        return encoding.names
-    if encode is None or encode.metadata is None:
-        return () if encode is None else encode.categorical
-    return None if names is None else [name for name, (kind, _) in encode.kinds(names).items() if kind != "id"]
-
-
-def _needed(reference: Any, declared: Collection[str] | None) -> Collection[str] | None:
-    """The columns of which models must hold all levels: those that the reference does not leave out for having many."""
-    if declared is None or not isinstance(reference, Table):
-        return None
-    columns = reference.columns.items()
-    return [name for name, cells in columns if name in declared or len(cells.levels) <= MOST_HELD]
 
 
 def _check_budget(budget: Budget, shapes: Sequence[tuple[int, int]]) -> None:
@@ -319,7 +298,6 @@ def _tables(
     columns: Names | None,
     budget: Budget | None,
     progress: Progress | None,
-    declared: Collection[str] | None,
 ) -> dict[str | None, Table] | None:
     """The reference and the models as tables, if the reference is one and no model has to be drawn from first."""
     if columns is None or not all(map(is_rows, values.values())):
@@ -333,16 +311,10 @@ def _tables(
         # What is too little for any number of rows is refused before they are read.
         _check_budget(budget, [(0, len(columns))])
     tables: dict[str | None, Table] = {}
-    needed = declared
     for key, value in values.items():
         value = value.x if isinstance(value, Sample) else value
-        where, own = _argument(key, value), _columns_of(value)
-        table = None
-        if own is not None:
-            # By position: a model may call its columns otherwise.
-            both = zip(own, columns, strict=False)
-            theirs = None if needed is None else [name for name, column in both if column in needed]
-            table = read_table(where, value, budget, progress, theirs)
+        named = _columns_of(value) is not None
+        table = read_table(_argument(key, value), value, budget, progress) if named else None
         if table is None and key is None:
             return None
         if table is None:
@@ -351,7 +323,6 @@ def _tables(
             came = f"expected {len(columns)} columns like the reference, got {len(table.columns)}"
             raise InputError(f"{table.source}: {came}")
         tables[key] = table.renamed(columns)
-        needed = _needed(tables[None], declared)
     return tables
 
 
@@ -676,7 +647,7 @@ def _unmatched(
     reference = _taken(values[None], columns, [k for k, name in enumerate(expected) if name in lacking])
     if lacking:
         reference = reference.x if isinstance(reference, Sample) else reference
-        table = read_table(_argument(None, reference), reference, budget, None, ())
+        table = read_table(_argument(None, reference), reference, budget)
         reasons = {} if table is None else fitted_columns(table, "auto", encode.kinds(expected))[1]
     for name, why in reasons.items():
         notes.append(f"{name!r} is missing in {listed(lacking[name], quote=repr)}, and left out of all ({why})")

@@ -37,9 +37,9 @@ from relfit.util.text import first_line, is_text, listed
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}(Z|[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:?\d{2})?)?")
 _OFFSET = re.compile(r"(.*:.*)([+-])(\d{2}):?(\d{2})")
 _LONGEST_LEVEL, _MOST_NAMES = 200, 8
-# Text with more levels than this is no category unless it is called one. Of a column that is left out for that reason,
-# a table read in parts holds all further levels as one. About the bytes that a level takes while tables are encoded.
-MOST_HELD, _MORE, _BYTES_PER_LEVEL = 100_000, "(a level beyond those that are held)", 250
+# Text with more levels than this is no category unless it is called one. From so many on, a table read in parts
+# compares the bytes that they take while tables are encoded, about so many for each, with the limit of memory.
+MOST_HELD, _BYTES_PER_LEVEL = 100_000, 250
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,18 +146,17 @@ def read_table(
     value: Any,
     budget: Budget | None = None,
     progress: Progress | None = None,
-    needed: Collection[str] | None = None,
 ) -> Table | None:
     """The table that a frame or a file is; None for anything without names, and for columns that hold lists.
 
-    With a budget of memory, columns are kept in files in its folder, and a file is never held as a whole. All levels of
-    the `needed` columns (None: of every column) are told apart then, and the first `MOST_HELD` of the others.
+    With a budget of memory, columns are mapped from files in its folder, and a file is never held as a whole; levels of
+    text are held.
     """
     if isinstance(value, Table):
         return value
     file = as_file(value)
     if file is not None and budget is not None:
-        return _stored(file, budget, progress, needed)
+        return _stored(file, budget, progress)
     where, raw = raw_columns(argument, value)
     if not _are_cells(raw):
         return None
@@ -244,7 +243,7 @@ def table_of(source: str, rows: Any, folder: Path | None = None) -> Table:
     return Table(source, {str(k): Cells("number", column) for k, column in enumerate(columns)})
 
 
-def _stored(file: FileRows, budget: Budget, progress: Progress | None, needed: Collection[str] | None) -> Table | None:
+def _stored(file: FileRows, budget: Budget, progress: Progress | None) -> Table | None:
     """The table in a file, read a part at a time and mapped from a copy of its columns.
 
     Where some parts of a column are numbers or dates and others are text, all of it is text, and is read again.
@@ -260,9 +259,7 @@ def _stored(file: FileRows, budget: Budget, progress: Progress | None, needed: C
             first = next(read, ())
             if not first or any(_holds_lists(values) for _, values in first):
                 return None
-            # What is text in some parts only may be refused, which takes all of its levels.
-            whole = None if needed is None else {*needed, *as_text}
-            blocks = (_coded(where, part, found, as_text, budget, whole) for part in itertools.chain([first], read))
+            blocks = (_coded(where, part, found, as_text, budget) for part in itertools.chain([first], read))
             rows = spilled(counted(progress, where, blocks), budget.folder)
         if not len(rows):
             raise InputError(f"{where}: expected at least one row, got a header only")
@@ -277,9 +274,8 @@ def table_in_parts(
     frames: Iterable[Any],
     budget: Budget | None = None,
     progress: Progress | None = None,
-    needed: Collection[str] | None = None,
 ) -> Table:
-    """The table whose rows arrive in data frames with the same columns; budget and `needed` as in `read_table`."""
+    """The table whose rows arrive in data frames with the same columns; budget as in `read_table`."""
     names: list[str] = []
     found: dict[str, _Found] = {}
 
@@ -292,7 +288,7 @@ def table_in_parts(
                 raise InputError(
                     f"{where}: expected batches with the columns of the first, got {shown} in batch {number}"
                 )
-            yield _coded(where, [(name, columns[name]) for name in names], found, (), budget, needed)
+            yield _coded(where, [(name, columns[name]) for name in names], found, (), budget)
 
     read = counted(progress, where, blocks())
     rows = held_rows(read) if budget is None else spilled(read, budget.folder)
@@ -334,7 +330,6 @@ def _coded(
     found: dict[str, _Found],
     as_text: Collection[str],
     budget: Budget | None,
-    needed: Collection[str] | None,
 ) -> Array:
     """(m, d) the cells of some rows, of text the numbers of the levels, which are added to those of earlier parts."""
     columns = []
@@ -348,13 +343,9 @@ def _coded(
         if cells.kind != "text":
             columns.append(cells.values)
             continue
-        all_apart = budget is None or needed is None or name in needed
         places = np.full(len(cells.levels) + 1, np.nan)
         for k in np.flatnonzero(cells.counts).tolist():
-            level = cells.levels[k]
-            if not all_apart and len(known) >= MOST_HELD and level not in known and not _is_number_or_date(level):
-                level = _MORE
-            places[k] = known.setdefault(level, len(known))
+            places[k] = known.setdefault(cells.levels[k], len(known))
         if budget is not None and len(known) > MOST_HELD and not budget.holds(len(known) * _BYTES_PER_LEVEL):
             raise InputError(
                 f"{where}: column {name!r} has more than {MOST_HELD:,} different values, which do not fit into the "
@@ -362,11 +353,6 @@ def _coded(
             )
         columns.append(places[cells.values])
     return np.stack(columns, axis=1)
-
-
-def _is_number_or_date(level: str) -> bool:
-    """True for a number or a date: where most levels are such, the others are refused as mistakes."""
-    return is_number(level) or DATE.fullmatch(level) is not None
 
 
 def drop_option(names: Sequence[str]) -> str:
