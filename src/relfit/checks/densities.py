@@ -95,7 +95,8 @@ def lost_fraction(target: Density, own: Array, others: Array) -> float:
 def _missed(own: Array, others: Array) -> Mask:
     """(m,) the other draws that are far from all own draws, in units of the own draws' spread."""
     units = _whitening(own)
-    own, others = own @ units, others @ units
+    own = own @ units
+    others = others @ units
     apart = cdist(others, own).min(axis=1)
     # Distances between neighbours vary less, the more columns there are.
     factor = _APART + _MORE / np.sqrt(own.shape[1])
@@ -121,10 +122,12 @@ def _is_mode(target: Density, mode: Array, own: Array) -> bool:
 
 def _is_stationary(target: Density, mode: Array) -> bool:
     """True if Stein's identities hold about, as for draws of the target restricted to a mode."""
-    scores, gaps = target.raw_scores(mode).astype(np.float64), mode - mode.mean(axis=0)
+    scores = target.raw_scores(mode).astype(np.float64)
+    gaps = mode - mode.mean(axis=0)
     if not np.isfinite(scores).all():
         return False
-    mean, spread = scores.mean(axis=0), scores.std(axis=0)
+    mean = scores.mean(axis=0)
+    spread = scores.std(axis=0)
     if np.linalg.norm(mean) > _SLOPE * np.linalg.norm(spread):
         return False
     identity = -float((scores * gaps).sum(axis=1).mean()) / mode.shape[1]
@@ -209,7 +212,8 @@ def far_target(estimated: Estimated) -> Findings:
 
 def _parts(estimated: Estimated) -> list[float]:
     """KSD² of each model, as a part of the mean of its Stein kernel at equal draws."""
-    data, kernel = estimated.plan.data, estimated.plan.estimate.kernel
+    data = estimated.plan.data
+    kernel = estimated.plan.estimate.kernel
     kernel = kernel.kernels[0] if isinstance(kernel, Collection) else kernel
     target = data.target
     assert target is not None  # noqa: S101  (checked by the caller)
@@ -350,7 +354,9 @@ class _Probe:
 
     def _crossed(self, density: Density, widen: float) -> Array | None:
         """(2, n) v·Jw and w·Jv by central differences; None for scores in single precision."""
-        x, v, w = self.x, self.v, self.w
+        x = self.x
+        v = self.v
+        w = self.w
         h = widen * np.finfo(float).eps ** (1.0 / 3.0)
         scores = density.raw_scores(np.concatenate([x + h * w, x - h * w, x + h * v, x - h * v]))
         if scores.dtype.itemsize < 8:

@@ -78,7 +78,8 @@ class Sensitivity:
 
     def grades(self, name: str) -> tuple[str, ...]:
         """For every factor the grade of this model."""
-        i, first = self._index(name), self.results[0][0].names
+        i = self._index(name)
+        first = self.results[0][0].names
         grades = [of_decision(decision, self.alpha)[i] for _, decision in self.results]
         # A copy of the best one is not the best itself.
         return tuple(SAME.name if grade == BEST.name and name != first[i] else grade for grade in grades)
@@ -89,7 +90,8 @@ class Sensitivity:
 
     def ratios(self, name: str) -> tuple[float, ...]:
         """For every factor the model's difference to the best over its standard error; 0 where it has none."""
-        i, ratios = self._index(name), []
+        i = self._index(name)
+        ratios = []
         for joint, decision in self.results:
             error = difference_variance(joint.covariance, i, decision.best) ** 0.5
             difference = float(joint.values[i] - joint.values[decision.best])
@@ -137,7 +139,8 @@ def changes(one: str, other: str) -> bool:
 
 def check_bandwidth(compared: Compared) -> Findings:
     """A note, and the field `robust_to_bandwidth`, on verdicts that change at half or twice the bandwidth."""
-    plan, criteria = compared.plan, compared.criteria
+    plan = compared.plan
+    criteria = compared.criteria
     # A margin is in the units of the discrepancy with this bandwidth.
     if criteria.margin or not is_affordable(plan):
         return Findings()
@@ -165,7 +168,8 @@ def check_bandwidth(compared: Compared) -> Findings:
 
 def _near_grades(compared: Compared, joint: JointEstimate, selection: JointEstimate | None) -> tuple[str, ...]:
     """The grades at another bandwidth."""
-    test, criteria = compared.test, compared.criteria
+    test = compared.test
+    criteria = compared.criteria
     if not (test.tests_best and test.draws):
         return of_decision(test.decide(joint, criteria, selection), criteria.alpha)
     return grades_without_draws(compared.joint, compared.decision, joint, criteria)
@@ -257,7 +261,8 @@ def bandwidth_note(found: Mapping[str, str], *, held_out: bool, rows: int | None
 
 def is_affordable(plan: Plan) -> bool:
     """True if other bandwidths can be tried, and all pairs of rows take one core two seconds at most."""
-    data, estimate = plan.data, plan.estimate
+    data = plan.data
+    estimate = plan.estimate
     if not isinstance(estimate.estimator, Complete) or plan.at_locations is not None or estimate.locations is not None:
         return False
     if data.likelihood or scaled(estimate.kernel, 1.0) is None:

@@ -41,7 +41,8 @@ def pair_in_order(estimated: Estimated) -> Findings:
 
 
 def _order_findings(estimated: Estimated, best: int) -> Findings:
-    plan, joint = estimated.plan, estimated.joint
+    plan = estimated.plan
+    joint = estimated.joint
     estimate = plan.estimate
     declared = estimate.groups is not None or estimate.dependence == "chain"
     if joint.psi is None or declared:

@@ -27,7 +27,8 @@ def split_digits(seed: int) -> tuple[Array, NDArray[np.uint8], Array]:
     """Training images, their labels, and the reference images: two disjoint random halves."""
     images, labels = digits()
     order = stream(seed, "demo split").permutation(len(images))
-    train, reference = order[: len(order) // 2], order[len(order) // 2 :]
+    train = order[: len(order) // 2]
+    reference = order[len(order) // 2 :]
     return images[train], labels[train], images[reference]
 
 

@@ -26,7 +26,8 @@ from relfit.settings import Compute
 from relfit.util import __version__
 from relfit.util.libraries import has_cuda, usable_cores
 
-HEALTHY, BROKEN = 0, 1
+HEALTHY = 0
+BROKEN = 1
 NEEDED = ("numpy", "scipy", "threadpoolctl", "click", "rich", "jinja2", "matplotlib", "contourpy")
 # Package → the name it is imported by, and what it is for.
 OPTIONAL = {
@@ -42,11 +43,13 @@ OPTIONAL = {
     "distributed": ("distributed", "Dask clusters"),
 }
 # The known values are those of n rows, half of them at each of two points; q is the kernel's value between the two.
-ROWS, Q = 20, math.exp(-0.5)
+ROWS = 20
+Q = math.exp(-0.5)
 # Columns of the rows that times are measured with.
 COLUMNS = 10
 # The largest error in double and in single precision.
-DOUBLE, SINGLE = 1e-12, 1e-5
+DOUBLE = 1e-12
+SINGLE = 1e-5
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,9 @@ def race(evals: Evals, given: Mapping[str, Any], seed: int) -> tuple[Monitor, st
     for k, names in monitor.rounds(np.random.default_rng(seed).permutation(len(keys)).tolist()):
         row = dict(zip(evals.models, scores[k].tolist(), strict=True))
         monitor.update({name: row[name] for name in names}, items=k)
-    items, used, total = monitor.result().items, int(monitor.result().scored.sum()), int((~np.isnan(scores)).sum())
+    items = monitor.result().items
+    used = int(monitor.result().scored.sum())
+    total = int((~np.isnan(scores)).sum())
     if items == len(keys):
         return monitor, None
     needed = f"{used} of {total} scores were needed, and {1.0 - used / total:.0%} would have been saved"

@@ -40,7 +40,8 @@ FORMATS: dict[str, Callable[[Comparison], str]] = {
     "methods": Comparison.methods_text,
     "bibtex": lambda comparison: comparison.methods_text(cite="bibtex"),
 }
-AGREES, DIFFERS = 0, 1
+AGREES = 0
+DIFFERS = 1
 _REPEATABLE = ("compare", "losses")
 # Rounding on another machine may change numbers by this fraction of the largest one of their field.
 ROUNDING = 1e-8
@@ -98,7 +99,8 @@ def report_command(
     if html_path is not None:
         files = dict(zip((REFERENCE, *comparison.names), data, strict=False))
         items = read_items(params["items"], params["field"], files)
-        command, title = shell_command(comparison.command), params["title"]
+        command = shell_command(comparison.command)
+        title = params["title"]
         comparison.report(html_path, rows, items=items, command=command, title=title)
     if format != "text":
         say_utf8(FORMATS[format](comparison))
@@ -167,7 +169,8 @@ def rerun_command(context: click.Context, result: str, run_code: bool) -> int:
         after = read_result(out)
     if before.names != after.names:
         raise InputError(f"{result}: its command compares other models than it names; it cannot be repeated")
-    then, now = _digests(before), _digests(after)
+    then = _digests(before)
+    now = _digests(after)
     changed = [name for name, digest in then.items() if digest is not None and now.get(name) != digest]
     if changed:
         are = f"{', '.join(changed)} {'is' if len(changed) == 1 else 'are'}"
@@ -179,7 +182,8 @@ def rerun_command(context: click.Context, result: str, run_code: bool) -> int:
 
 def agreement(before: Comparison, after: Comparison) -> tuple[str, bool]:
     """How the records of two results differ, in words, and True if they agree to rounding."""
-    then, now = before.to_dict(), after.to_dict()
+    then = before.to_dict()
+    now = after.to_dict()
     versions = [
         f"{name} was {version} and is {after.versions[name]}"
         for name, version in before.versions.items()
@@ -204,7 +208,8 @@ def _moved(before: Any, after: Any) -> float:
     if isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys():
         return max(_moved(before[key], after[key]) for key in before)
     try:
-        a, b = np.array(before, dtype=float), np.array(after, dtype=float)
+        a = np.array(before, dtype=float)
+        b = np.array(after, dtype=float)
     except (TypeError, ValueError):
         both = isinstance(before, list) and isinstance(after, list) and len(before) == len(after)
         return max(map(_moved, before, after)) if both else math.inf

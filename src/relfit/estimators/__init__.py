@@ -41,14 +41,17 @@ def _spread(data: Data) -> Array:
 
 def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
     """D and V of every distinct model, in the order of `data.models`."""
-    kind, groups, estimator = KINDS[data.kind], settings.groups, settings.estimator
+    kind = KINDS[data.kind]
+    groups = settings.groups
+    estimator = settings.estimator
     with one_blas_thread:
         if settings.locations is not None:
             estimates = at_locations(data, settings, settings.locations)
         else:
             estimates = estimator.estimate(kind, data, settings)
         covariance = estimates.projection
-        close, quadratic = None, estimates.quadratic
+        close = None
+        quadratic = estimates.quadratic
         if quadratic is not None and estimator.variance == "auto":
             # V holds S2 twice: an S2 far above it is rounding, as of constant rows.
             varies = np.diag(covariance) > 1e-6 * np.diag(quadratic.covariance)
@@ -145,7 +148,8 @@ def _deciding_rows(psi: Psi, best: int) -> Array:
 
 def _deciding_notes(joint: JointEstimate) -> list[str]:
     """A note if a handful of rows decides how a model differs from the best."""
-    psi, best = joint.psi, int(np.argmin(joint.values))
+    psi = joint.psi
+    best = int(np.argmin(joint.values))
     if psi is None or joint.lags is not None:
         return []
     rows = zip(joint.names, _deciding_rows(psi, best).tolist(), strict=True)

@@ -416,7 +416,8 @@ class Kind(ABC):
             require_rows(sample_name(key), rows, fewest, why)
         groups = {} if settings.groups is None else settings.groups.codes
         for key, codes in groups.items():
-            count, sample = len(np.unique(codes)), sample_name(key)
+            count = len(np.unique(codes))
+            sample = sample_name(key)
             if count < fewest:
                 raise InputError(f"groups: expected at least {fewest} groups in {sample} ({why}), got {count}")
         for rows in sorted(set(sizes.values())):

@@ -37,7 +37,9 @@ _THREAD = 8_000_000
 _FEWEST_ROWS = 64
 # Numbers held for every number of a row of a patch: two prepared sides, and a third that is being prepared; for KSD,
 # the products of all columns with the kernel matrix too.
-_MMD_NUMBERS, _TILTED_NUMBERS, _KSD_NUMBERS = 12, 20, 30
+_MMD_NUMBERS = 12
+_TILTED_NUMBERS = 20
+_KSD_NUMBERS = 30
 
 
 def trade_seconds(trade: Trade, count: int, drawn: int, columns: int, right_hand_sides: int = 0) -> float:
@@ -82,8 +84,13 @@ def reconsidered(data: Data, kind: Kind, settings: EstimateSettings, *, device: 
     seconds, where = _all_pairs(data, kind, device)
     kernels = settings.kernel.kernels if isinstance(settings.kernel, Collection) else (settings.kernel,)
     found = [trade for kernel in kernels for trade in trades(data, replace(settings, kernel=kernel))]
-    d, sides = int(data.reference.shape[1]), kind.right_hand_sides(data)
-    shorter, all_pairs, most_added, pairs, fits = 0.0, 0.0, 0.0, 0, True
+    d = int(data.reference.shape[1])
+    sides = kind.right_hand_sides(data)
+    shorter = 0.0
+    all_pairs = 0.0
+    most_added = 0.0
+    pairs = 0
+    fits = True
     for trade in found:
         count, drawn = chosen_sizes(Landmarks(), trade)
         added = trade.added(count, drawn)
@@ -105,7 +112,8 @@ def reconsidered(data: Data, kind: Kind, settings: EstimateSettings, *, device: 
 
 def _all_pairs(data: Data, kind: Kind, device: bool) -> tuple[float, str]:
     """The time that all pairs of rows take, and where."""
-    lengths, d = [len(x) for x in data.samples.values()], int(data.reference.shape[1])
+    lengths = [len(x) for x in data.samples.values()]
+    d = int(data.reference.shape[1])
     sides = kind.right_hand_sides(data)
     seconds = complete_seconds(pair_count(len(data.reference), lengths), d, sides) / _speed(device)
     cores = usable_cores()
@@ -135,8 +143,11 @@ def duration(seconds: float) -> str:
 
 def within_budget(data: Data, kind: Kind, settings: EstimateSettings, budget: Budget) -> EstimateSettings:
     """The settings with parts so small that the process stays within the budget; too small a budget is refused."""
-    d, models, estimator = int(data.reference.shape[1]), len(data.models), settings.estimator
-    n, lengths = len(data.reference), [len(x) for x in data.samples.values()]
+    d = int(data.reference.shape[1])
+    models = len(data.models)
+    estimator = settings.estimator
+    n = len(data.reference)
+    lengths = [len(x) for x in data.samples.values()]
     # The smallest patch of all pairs, also where a kernel is chosen on some rows.
     if kind.smooth:
         row_bytes = 8 * _KSD_NUMBERS * kind.right_hand_sides(data)

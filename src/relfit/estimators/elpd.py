@@ -19,7 +19,8 @@ FEWEST_OBSERVATIONS = 20
 # From here on the estimate of an observation is not reliable (Vehtari, Simpson, Gelman, Yao and Gabry 2024).
 LARGEST_PARETO_K = 0.7
 # Below these the normal law of a difference is a weak approximation (Sivula, Magnusson and Vehtari 2020).
-SMALL_DIFFERENCE, FEW_OBSERVATIONS = 4.0, 100
+SMALL_DIFFERENCE = 4.0
+FEW_OBSERVATIONS = 100
 # What elpd_i is multiplied by on each of ArviZ's scales.
 _SCALES = {"log": 1.0, "negative_log": -1.0, "deviance": -0.5}
 
@@ -48,7 +49,8 @@ def from_elpd(models: Mapping[str, Any]) -> JointEstimate:
     lengths = {name: len(values) for name, (values, _, _) in read.items()}
     if len(set(lengths.values())) > 1:
         raise InputError(f"models: expected the same observations for every model, got {lengths}")
-    first, n = next(iter(read)), next(iter(lengths.values()))
+    first = next(iter(read))
+    n = next(iter(lengths.values()))
     if n < FEWEST_OBSERVATIONS:
         raise InputError(f"models: expected at least {FEWEST_OBSERVATIONS} observations, got {n}")
     for name, (_, _, labels) in read.items():

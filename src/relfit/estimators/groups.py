@@ -81,7 +81,8 @@ def same_group(x: Rows, y: Rows) -> Iterator[tuple[Rows, Rows]]:
     A row of x occurs once in a part.
     """
     sizes = np.bincount(y, minlength=1 + int(max(x.max(), y.max())))
-    order, start = np.argsort(y, kind="stable"), np.cumsum(sizes) - sizes
+    order = np.argsort(y, kind="stable")
+    start = np.cumsum(sizes) - sizes
     for k in range(int(sizes[x].max())):
         rows = np.flatnonzero(sizes[x] > k)
         for cut in range(0, len(rows), PAIR_CHUNK):
@@ -153,7 +154,8 @@ def split_rows(
     if settings.groups is None:
         selection, testing = split(data, fraction, settings.dependence, settings.seed)
         return (selection, settings), (testing, settings)
-    groups, dependence = settings.groups, settings.dependence
+    groups = settings.groups
+    dependence = settings.dependence
     selected: dict[str | None, NDArray[np.bool_]] = {}
     for key, codes in groups.codes.items():
         # Samples that belong together draw the same groups, as they draw the same rows in `row_orders`.

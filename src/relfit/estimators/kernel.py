@@ -32,7 +32,9 @@ OUTWEIGHS = 0.95
 # Numbers of a tensor that are worked on at once.
 _TENSOR_NUMBERS = 2**27
 # Each sample is judged by about this many numbers, in at most and at least this many rows.
-_NUMBERS, _MOST_ROWS, _FEWEST_ROWS = 2**18, 1000, 20
+_NUMBERS = 2**18
+_MOST_ROWS = 1000
+_FEWEST_ROWS = 20
 
 # Rows, evenly spaced, whose nearest neighbours are looked at. Neighbours at most as far apart as this fraction of the
 # bandwidth are close, and few may lie between this and the wider one: smooth data in one dimension have 4 times as many
@@ -245,7 +247,8 @@ def column_notes(data: Data, kernel: Kernel) -> tuple[str, ...]:
         some = [rows / unit for rows in some]
         variance = host(library(some[0]).stack([((rows - rows.mean(axis=0)) ** 2).mean(axis=0) for rows in some]))
     variance = variance.mean(axis=0)
-    first, total = int(np.argmax(variance)), float(variance.sum())
+    first = int(np.argmax(variance))
+    total = float(variance.sum())
     fraction = float(variance[first]) / total if 0.0 < total < math.inf else 0.0
     if fraction <= OUTWEIGHS:
         return ()

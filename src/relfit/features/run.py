@@ -189,7 +189,10 @@ def _verify(partial: Partial, items: Sequence[Item], extractor: Network, skip_br
 
 def _compute(items: Sequence[Item], start: int, extractor: Network, skip_broken: bool) -> Batch:
     """The features of one batch; a file that cannot even be read has the digest ""."""
-    digests, broken, decoded, names = [], {}, [], []
+    digests = []
+    broken = {}
+    decoded = []
+    names = []
     for k, item in enumerate(items):
         payload = None
         try:

@@ -23,7 +23,8 @@ from relfit.util.text import is_text, listed
 
 # A tiny file that claims many pixels keeps a decoder busy for long: an image of more than LARGE_PIXELS may have at most
 # PIXELS_PER_BYTE for each byte of its file.
-LARGE_PIXELS, PIXELS_PER_BYTE = 16_000_000, 10_000
+LARGE_PIXELS = 16_000_000
+PIXELS_PER_BYTE = 10_000
 SUFFIXES = frozenset({".bmp", ".gif", ".jpg", ".jpeg", ".png", ".pgm", ".ppm", ".tif", ".tiff", ".webp"})
 
 

@@ -16,7 +16,8 @@ from relfit.features import base
 from relfit.util.errors import BackendUnavailable, InputError
 
 CLIP_REPOSITORY = "openai/clip-vit-large-patch14-336"
-CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
+CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 DINOV2_REPOSITORY = "facebook/dinov2-large"
 MINILM_REPOSITORY = "sentence-transformers/all-MiniLM-L6-v2"
 # The package that holds all-MiniLM-L6-v2.
@@ -27,18 +28,23 @@ MAX_TOKENS = 256
 
 def load_clip(name: str, weights: str | None, device: str) -> base.Network:
     """The projected image embeddings, not normalised; `weights` may be the folder of another CLIP model."""
-    place, folder = base.pick_device(device), _model_folder(name, CLIP_REPOSITORY, weights)
+    place = base.pick_device(device)
+    folder = _model_folder(name, CLIP_REPOSITORY, weights)
     model = _model("CLIPVisionModelWithProjection", folder, place)
     preparation = base.Preparation(int(model.config.image_size), CLIP_MEAN, CLIP_STD)
-    dim, files = int(model.config.projection_dim), _model_files(folder)
+    dim = int(model.config.projection_dim)
+    files = _model_files(folder)
     return base.image_network(name, dim, lambda x: model(pixel_values=x).image_embeds, place, preparation, files)
 
 
 def load_dinov2(name: str, weights: str | None, device: str) -> base.Network:
     """The class token; `weights` may be the folder of another DINOv2 model."""
-    place, folder = base.pick_device(device), _model_folder(name, DINOV2_REPOSITORY, weights)
+    place = base.pick_device(device)
+    folder = _model_folder(name, DINOV2_REPOSITORY, weights)
     model = _model("Dinov2Model", folder, place)
-    dim, files, preparation = int(model.config.hidden_size), _model_files(folder), base.Preparation(224, *base.IMAGENET)
+    dim = int(model.config.hidden_size)
+    files = _model_files(folder)
+    preparation = base.Preparation(224, *base.IMAGENET)
     return base.image_network(
         name, dim, lambda x: model(pixel_values=x).last_hidden_state[:, 0], place, preparation, files
     )
@@ -46,11 +52,13 @@ def load_dinov2(name: str, weights: str | None, device: str) -> base.Network:
 
 def load_minilm(name: str, weights: str | None, device: str) -> base.Network:
     """Sentence embeddings of unit length; the weights come from `weights`, the package, or the local cache."""
-    place, spec = base.pick_device(device), importlib.util.find_spec(PACKAGE)
+    place = base.pick_device(device)
+    spec = importlib.util.find_spec(PACKAGE)
     if weights is None and spec is not None and spec.origin is not None:
         weights = str(Path(spec.origin).parent / "model")
     folder = _model_folder(name, MINILM_REPOSITORY, weights, f"{base.INSTALL_MINILM}, or ")
-    tokenizer, model = _pretrained("AutoTokenizer", folder), _model("BertModel", folder, place)
+    tokenizer = _pretrained("AutoTokenizer", folder)
+    model = _model("BertModel", folder, place)
 
     def mean_of_words(tokens: Any) -> Any:
         """The mean of the words' vectors, padding left out, scaled to unit length."""
@@ -92,7 +100,8 @@ def _pretrained(cls: str, folder: Path) -> Any:
     transformers = base.library("transformers", "pip install transformers")
     # Without the library's progress bars and its notes on unused weights.
     log = transformers.utils.logging
-    bar, level = log.is_progress_bar_enabled(), log.get_verbosity()
+    bar = log.is_progress_bar_enabled()
+    level = log.get_verbosity()
     log.disable_progress_bar()
     log.set_verbosity_error()
     try:

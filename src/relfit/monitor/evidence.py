@@ -49,8 +49,11 @@ class Evidence:
 
 def no_evidence(models: int, bets: int, repetitions: tuple[int, ...] = ()) -> Evidence:
     """The state before the first item."""
-    each, pairs = (*repetitions, models), (*repetitions, models, models)
-    wealth, counts, totals = np.zeros((bets, *pairs)), np.zeros(pairs), np.zeros(pairs)
+    each = (*repetitions, models)
+    pairs = (*repetitions, models, models)
+    wealth = np.zeros((bets, *pairs))
+    counts = np.zeros(pairs)
+    totals = np.zeros(pairs)
     return Evidence(wealth, counts, totals, np.zeros(each), 0, np.full(each, -LARGEST_LOG), np.zeros(each))
 
 
@@ -71,7 +74,8 @@ def _chunk(before: Evidence, losses: Array, bets: Array, level: float) -> Eviden
     own = np.eye(gaps.shape[-1], dtype=bool)
     shift = np.where(own, -np.inf, before.wealth).max(axis=(0, -1))
     start = np.where(own, 0.0, np.exp(before.wealth - shift[..., None]))
-    growth, step = np.ones_like(start), np.empty_like(start)
+    growth = np.ones_like(start)
+    step = np.empty_like(start)
     by_bet = bets.reshape(-1, *(1,) * (start.ndim - 1))
     held = np.empty((len(gaps), *shift.shape))
     for k, gap in enumerate(gaps):
@@ -139,12 +143,14 @@ def lower_limits(evidence: Evidence, bets: Sequence[float], alpha: float) -> Arr
 
     log E(m) = log mean_k exp(W_k − n log(1 + λ_k m)) falls in m; the limit is where it is log(1/alpha), by bisection.
     """
-    low, high = np.full_like(evidence.totals, -1.0), np.ones_like(evidence.totals)
+    low = np.full_like(evidence.totals, -1.0)
+    high = np.ones_like(evidence.totals)
     level = math.log(1.0 / alpha)
     for _ in range(50):
         middle = (low + high) / 2.0
         refuted: Mask = log_e_pairs(evidence, bets, middle) >= level
-        low, high = np.where(refuted, middle, low), np.where(refuted, high, middle)
+        low = np.where(refuted, middle, low)
+        high = np.where(refuted, high, middle)
     return low
 
 

@@ -14,9 +14,11 @@ from relfit.results.table import short_names
 from relfit.util.errors import InputError
 
 # Curves that one picture can show, and confidence sequences.
-MOST_CURVES, MOST_BANDS = 14, 12
+MOST_CURVES = 14
+MOST_BANDS = 12
 # Powers of ten beyond which evidence is not drawn.
-_LEAST, _MOST = -3.0, 6.0
+_LEAST = -3.0
+_MOST = 6.0
 
 
 def monitor_page(history: Sequence[MonitorResult], gate: Gate | None = None) -> str:
@@ -24,7 +26,8 @@ def monitor_page(history: Sequence[MonitorResult], gate: Gate | None = None) -> 
     if not history:
         raise InputError("path: expected a monitor that has counted items, got one without; add some first")
     result = history[-1]
-    cells, rows = table(result), result.rows()
+    cells = table(result)
+    rows = result.rows()
     template = environment("monitor").get_template("monitor.html.j2")
     return template.render(
         summary=summary(result),
@@ -47,7 +50,8 @@ def monitor_page(history: Sequence[MonitorResult], gate: Gate | None = None) -> 
 
 def _evidence(history: Sequence[MonitorResult], names: Sequence[str]) -> dict[str, Any]:
     """The e-values of all models as curves, on a scale of powers of ten."""
-    level, curves = math.log10(1.0 / history[-1].alpha), []
+    level = math.log10(1.0 / history[-1].alpha)
+    curves = []
     for name in names:
         place = history[-1].names.index(name)
         logs = [float(result.log_evalue[place]) / math.log(10.0) for result in history]
@@ -70,7 +74,9 @@ def _band(history: Sequence[MonitorResult], name: str, best: str) -> dict[str, A
     low, high = ([float(getattr(result, side)[i, j]) for result in history] for side in ("lower", "upper"))
     # The first limits are as wide as the bounds: what came later decides the scale.
     later = len(history) // 10
-    up, items, size = scale_of([0.0, *low[later:], *high[later:]]), [result.items for result in history], (260.0, 160.0)
+    up = scale_of([0.0, *low[later:], *high[later:]])
+    items = [result.items for result in history]
+    size = (260.0, 160.0)
     middle = [float(result.difference[i, j]) if result.common[i, j] else 0.0 for result in history]
     return {
         **_picture(items, up, *size),

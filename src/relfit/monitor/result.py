@@ -126,7 +126,8 @@ def header(result: MonitorResult) -> str:
 
 def table(result: MonitorResult, longest_name: int = LONGEST_NAME) -> Table:
     """The cells of the table, made from `rows()`."""
-    rows, level = result.rows(), f"{100.0 * (1.0 - result.alpha):g}% limits"
+    rows = result.rows()
+    level = f"{100.0 * (1.0 - result.alpha):g}% limits"
     widths = [row["upper"] - row["lower"] for row in rows if not row["best"] and math.isfinite(row["upper"])]
     number = number_format([width / 4.0 for width in widths], [row["mean"] for row in rows])
     cells = []
@@ -172,7 +173,9 @@ def summary(result: MonitorResult) -> str:
 
 def notes(result: MonitorResult) -> list[str]:
     """What was done to the losses, and what was saved."""
-    (low, high), scored, total = result.bounds, int(result.scored.sum()), len(result.names) * result.items
+    (low, high) = result.bounds
+    scored = int(result.scored.sum())
+    total = len(result.names) * result.items
     moved = f"losses outside {low:g} to {high:g} were moved to the nearer bound ({result.clipped} of {scored})"
     ranked = "losses were replaced by their ranks within each item, from 0 for the best model to 1 for the worst"
     said = {"clip": [f"{moved}: means and differences are of the clipped losses"], "ranks": [ranked]}

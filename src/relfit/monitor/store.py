@@ -192,7 +192,8 @@ class Monitor:
         (79, [79.0, 79.0, 13.0])
         """
         for item in items:
-            key, known = _keys([item]), "SELECT 1 FROM items WHERE item = ?"
+            key = _keys([item])
+            known = "SELECT 1 FROM items WHERE item = ?"
             with _one_line(self.path):
                 counted = self._file.connection.execute(known, key).fetchone() is not None
                 out = self._evidence()[0].out
@@ -209,7 +210,8 @@ class Monitor:
         """
         with _one_line(self.path):
             evidence, clipped, times, limits = self._evidence()
-            again, found = no_evidence(len(self.names), len(self.bets)), []
+            again = no_evidence(len(self.names), len(self.bets))
+            found = []
             limits_again = np.zeros_like(limits)
             step = max(1, -(-evidence.items // most))
             rows = self._file.connection.execute(
@@ -269,7 +271,8 @@ class Monitor:
         beyond = (rows < low) | (rows > high)
         clipped = int(beyond.sum())
         if clipped and self.outside == "refuse":
-            value, name = rows[beyond][0], self.names[int(np.argwhere(beyond)[0, 1])]
+            value = rows[beyond][0]
+            name = self.names[int(np.argwhere(beyond)[0, 1])]
             raise InputError(
                 f"losses[{name!r}]: expected numbers from {low:g} to {high:g}, got {value:g}; give wider bounds, or "
                 'say outside="clip" or outside="ranks"'
@@ -372,8 +375,10 @@ class Monitor:
         )
 
     def _result(self, evidence: Evidence, clipped: int, times: Array, limits: Array) -> MonitorResult:
-        count, (low, high) = len(self.names), self.bounds if self.outside != "ranks" else (0.0, 1.0)
-        width, scored = high - low, np.diag(evidence.counts).copy()
+        count = len(self.names)
+        (low, high) = self.bounds if self.outside != "ranks" else (0.0, 1.0)
+        width = high - low
+        scored = np.diag(evidence.counts).copy()
         means = np.divide(evidence.sums, scored, out=np.full(count, np.nan), where=scored > 0.0)
         gaps = np.divide(
             evidence.totals, evidence.counts, out=np.full((count, count), np.nan), where=evidence.counts > 0.0

@@ -34,7 +34,9 @@ from relfit.util.text import listed, quoted, visible
 # Rows at which derivatives of a density are checked.
 _SCORE_ROWS = 40
 # Advice on the number of rows: the power, the trials of a simulation, and the most models it is given for.
-POWER, TRIALS, _MOST_SENTENCES = 0.8, 200, 4
+POWER = 0.8
+TRIALS = 200
+_MOST_SENTENCES = 4
 # The multiples of the bandwidth that are tried.
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 _WITHOUT_DATA = "Not checked: the report was made without the data."
@@ -51,7 +53,8 @@ class Check:
 
 def checks(comparison: Comparison, recalled: Recalled | None, others: Sensitivity | None) -> list[Check]:
     """Every check that applies, in the order of the page."""
-    each, kind = [], measure_of(comparison).kind
+    each = []
+    kind = measure_of(comparison).kind
     if comparison.kernel is not None:
         each += [_kernel(comparison), _bandwidth(comparison, recalled, others)]
         each += _fine_structure(comparison.kernel, recalled)
@@ -150,7 +153,8 @@ def _fine_structure(kernel: Kernel, recalled: Recalled | None) -> list[Check]:
 
 def _parts(comparison: Comparison, parts: Mapping[str, float]) -> Check:
     """Which part of the variances dominates, and what follows from it."""
-    title, close = "Models very close to the data", [name for name, part in parts.items() if part > NEAR_DEGENERATE]
+    title = "Models very close to the data"
+    close = [name for name, part in parts.items() if part > NEAR_DEGENERATE]
     if not close:
         most = f"{100 * max(parts.values()):.0f}%"
         text = f"None: second-order noise makes up at most {most} of any variance, so the normal approximation holds."
@@ -202,13 +206,16 @@ def _scores(recalled: Recalled | None) -> Check:
         return Check(title, "plain", (_WITHOUT_DATA,))
     data = recalled.data
     densities = data.densities if data.target is None else {"target": data.target}
-    good, models_with = True, dict[str, list[str]]()
+    good = True
+    models_with = dict[str, list[str]]()
     for name, density in densities.items():
         try:
             outcome = check_score(density, data.rows, max_rows=_SCORE_ROWS)
-            passed, message = outcome.ok, "; ".join(outcome.messages)
+            passed = outcome.ok
+            message = "; ".join(outcome.messages)
         except RelfitError as error:
-            passed, message = True, f"could not be checked ({error})"
+            passed = True
+            message = f"could not be checked ({error})"
         good = good and passed
         models_with.setdefault(message, []).append(name)
     whose = {text: listed(models) if data.target is None else "The target" for text, models in models_with.items()}
@@ -289,7 +296,8 @@ def rows_advice(comparison: Comparison) -> list[str]:
 
 
 def _sentence(forecast: Plan, cell: Forecast) -> str:
-    pair, most = f"{quoted(cell.name)} from {quoted(forecast.best)}", about(forecast.most)
+    pair = f"{quoted(cell.name)} from {quoted(forecast.best)}"
+    most = about(forecast.most)
     if not math.isfinite(cell.n_needed):
         return f"Even {most} rows would not be enough to tell {pair}: the gap is too small to detect."
     start = f"To tell {pair} you would need about n = {about(cell.n_needed)} rows"

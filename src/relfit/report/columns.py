@@ -126,7 +126,8 @@ def distance(column: Column, cells: Array, reference: Array) -> float:
     """
     if column.kind == "category":
         return float(0.5 * np.abs(_levels(cells) - _levels(reference)).sum())
-    (a, gaps_a), (b, gaps_b) = _numbers(column, cells), _numbers(column, reference)
+    (a, gaps_a) = _numbers(column, cells)
+    (b, gaps_b) = _numbers(column, reference)
     spread = float(b.std()) if len(b) and b.std() > 0.0 else 1.0
     moved = float(wasserstein_distance(a, b)) / spread if len(a) and len(b) else 0.0
     return moved + abs(gaps_a - gaps_b)

@@ -23,7 +23,9 @@ from relfit.util.text import visible
 REFERENCE = "reference"
 SHOWN = 4
 # Pixels along the longer side of a picture in the page, letters of a text, and letters of a row of a table.
-PICTURE, LETTERS, ROW = 96, 240, 800
+PICTURE = 96
+LETTERS = 240
+ROW = 800
 # What is added to a title where not even the strongest row is clear of its error.
 _NOISE = " (within the noise)"
 
@@ -77,11 +79,15 @@ def table_items(recalled: Recalled) -> dict[str, Encoding]:
 
 def strips(differing: Differing, items: Mapping[str, Any]) -> dict[str, list[Example]]:
     """What can be shown of one model with the items given: some of them under each heading."""
-    model, reference, typical = differing.model, differing.reference, differing.typical
-    of_model, of_reference = items.get(differing.name), items.get(REFERENCE)
+    model = differing.model
+    reference = differing.reference
+    typical = differing.typical
+    of_model = items.get(differing.name)
+    of_reference = items.get(REFERENCE)
     shown = {}
     if differing.kind == "slope":
-        side, of_side = differing.sides[0], of_reference if model is None else of_model
+        side = differing.sides[0]
+        of_side = of_reference if model is None else of_model
         if of_side is not None:
             shown["Least typical under the model"] = _highest(side, side.heights.values, of_side)
             shown["Most typical under the model"] = _highest(side, -side.heights.values, of_side)

@@ -18,7 +18,8 @@ from relfit.results.table import common_power, scaled_format
 from relfit.results.words import kind_of
 
 # Round steps between ticks, and the margin of an axis as a part of it.
-_ROUND, _MARGIN = (1.0, 2.0, 2.5, 5.0, 10.0), 0.04
+_ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)
+_MARGIN = 0.04
 # Bars are cut off so many standard errors from their value: selective intervals can be infinite.
 _LONGEST = 5.0
 
@@ -48,7 +49,8 @@ class Scale:
         least = (self.high - self.low) / most
         power = 10.0 ** math.floor(math.log10(least))
         step = next(power * factor for factor in _ROUND if power * factor >= least * (1.0 - 1e-9))
-        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        first = math.ceil(self.low / step - 1e-9)
+        last = math.floor(self.high / step + 1e-9)
         # Adding 0 turns −0 into 0.
         return [k * step + 0.0 for k in range(first, last + 1)]
 
@@ -61,7 +63,8 @@ class Scale:
 
 def scale_of(values: list[float]) -> Scale:
     """An axis that holds the values with a small margin; a single value gets a margin of its own size."""
-    low, high = min(values), max(values)
+    low = min(values)
+    high = max(values)
     margin = _MARGIN * (high - low) if high > low else abs(low) or 1.0
     return Scale(low - margin, high + margin)
 
@@ -127,7 +130,8 @@ class Forest:
         """The end of an interval, with as many digits as it takes not to round it onto or across the line."""
         if not math.isfinite(end):
             return "∞" if end > 0 else "-∞"
-        shown, unit = self.number(end), 10.0**self.power
+        shown = self.number(end)
+        unit = 10.0**self.power
         for digits in range(1, 18):
             if np.sign(float(shown) - self.line / unit) == np.sign(end - self.line):
                 break
@@ -143,10 +147,12 @@ def discrepancy_forest(comparison: Comparison) -> Forest:
     >>> [drawn.shown(bar) for bar in drawn.bars]
     ['−0.10 to 0.30', '0.70 to 1.10']
     """
-    rows, z = comparison.rows(), float(ndtri(1.0 - comparison.alpha / 2.0))
+    rows = comparison.rows()
+    z = float(ndtri(1.0 - comparison.alpha / 2.0))
     bars = []
     for row in (row for row in rows if row["name"] not in comparison.impossible):
-        value, error = row["discrepancy"], row["standard_error"]
+        value = row["discrepancy"]
+        error = row["standard_error"]
         bars.append(Bar(row["name"], kind_of(row), value, value - z * error, value + z * error, error))
     return _forest(comparison, bars, line=rows[0]["discrepancy"])
 
@@ -161,7 +167,8 @@ def difference_forest(comparison: Comparison) -> Forest:
     >>> [(bar.kind, drawn.shown(bar)) for bar in drawn.bars]
     [('best', '—'), ('worse', '0.52 to 1.03')]
     """
-    intervals, bars = comparison.graded_intervals(), []
+    intervals = comparison.graded_intervals()
+    bars = []
     for row in (row for row in comparison.rows() if row["name"] not in comparison.impossible):
         i = comparison.names.index(row["name"])
         low, high = (float(end) for end in intervals[i])
@@ -171,11 +178,13 @@ def difference_forest(comparison: Comparison) -> Forest:
 
 
 def _forest(comparison: Comparison, bars: Sequence[Bar], line: float) -> Forest:
-    errors, values = [bar.error for bar in bars], [bar.value for bar in bars]
+    errors = [bar.error for bar in bars]
+    values = [bar.value for bar in bars]
     power = common_power(errors, values)
     factor, number = scaled_format(errors, values)
     # The value is drawn too: a selective interval need not hold it.
-    ends, drawn = [line, *(bar.value for bar in bars)], [bar for bar in bars if bar.low <= bar.high]
+    ends = [line, *(bar.value for bar in bars)]
+    drawn = [bar for bar in bars if bar.low <= bar.high]
     ends += [max(bar.low, bar.value - _LONGEST * bar.error) for bar in drawn]
     ends += [min(bar.high, bar.value + _LONGEST * bar.error) for bar in drawn]
     return Forest(tuple(bars), scale_of(ends), 1.0 - comparison.alpha, line, number, power, factor)

@@ -332,7 +332,9 @@ def _is_shown(comparison: Comparison, row: dict[str, Any], at_best: bool) -> boo
 
 def _fixed(comparison: Comparison, asked: Gate, against: str) -> Gate:
     """The test of one pair that was named beforehand."""
-    name, margin, alpha = asked.name, asked.margin, comparison.alpha
+    name = asked.name
+    margin = asked.margin
+    alpha = comparison.alpha
     asked = replace(asked, pvalue=1.0)
     if against in _copies(comparison, name):
         verdict = INCONCLUSIVE if _copied_rows(comparison, name) else NON_INFERIOR

@@ -30,7 +30,8 @@ def notebook_table(result: Any) -> str:
 
 def _block(shown: Display) -> dict[str, Any]:
     """One table with the cells' styles: numbers to the right, a tint behind verdicts."""
-    cells, columns = shown.table, len(shown.table.titles)
+    cells = shown.table
+    columns = len(shown.table.titles)
     verdicts = range(columns - cells.verdicts, columns)
     sides = ["left;white-space:nowrap" if j in cells.words else "right;white-space:nowrap" for j in range(columns)]
     sides[verdicts.start :] = ["left"] * cells.verdicts

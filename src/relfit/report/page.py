@@ -46,9 +46,11 @@ from relfit.util.files import write_text_atomic
 from relfit.util.text import plain_number, visible
 
 # The page can hold longer names than a terminal; it wraps them.
-LONGEST_NAME, LONGEST_LABEL = 200, 36
+LONGEST_NAME = 200
+LONGEST_LABEL = 36
 # Beyond so many models the grid of pairs is drawn small, and beyond so many it shows the first of them.
-MANY, MOST_PAIRED = 14, 60
+MANY = 14
+MOST_PAIRED = 60
 
 
 @cache
@@ -81,13 +83,16 @@ def render_report(
     True
     """
     names = [row["name"] for row in comparison.rows()]
-    test, level = TESTS[comparison.test], f"{100 * (1.0 - comparison.alpha):g}%"
+    test = TESTS[comparison.test]
+    level = f"{100 * (1.0 - comparison.alpha):g}%"
     several = isinstance(comparison.kernel, Collection)
-    panels, template = _panels(comparison, data, items, gate), environment().get_template("report.html.j2")
+    panels = _panels(comparison, data, items, gate)
+    template = environment().get_template("report.html.j2")
     # Only one test compares every model with every other.
     paired = len(names) == 2 or (test.tests_best and not several)
     cells = [row[:MOST_PAIRED] for row in who_beats_whom(comparison)] if paired else []
-    sensitivity, script = panels["sensitivity"], _script()
+    sensitivity = panels["sensitivity"]
+    script = _script()
     return template.render(
         **_table(comparison),
         gate=_gate(comparison, gate),
@@ -173,7 +178,8 @@ def _sort_keys(row: dict[str, Any]) -> tuple[float | str, ...]:
 
 def _details(comparison: Comparison, command: str | None) -> str:
     """Everything that says how the result was made, as text to be copied."""
-    call, made = python_call(comparison), settings(comparison)
+    call = python_call(comparison)
+    made = settings(comparison)
     width = max(len(name) for name, _ in made)
     lines = [words.header(comparison), *(f"{name:<{width}}  {value}" for name, value in made)]
     return "\n".join([*lines, *(text for text in (command, call) if text)])
@@ -280,7 +286,8 @@ def python_call(comparison: Comparison) -> str | None:
     of_pairs = words.measure_of(comparison).pairs and comparison.kernel is not None
     if not (of_pairs or likelihood) or comparison.bandwidth_rule == "selected":
         return None
-    test, default = words.used_test(comparison), Settings()
+    test = words.used_test(comparison)
+    default = Settings()
     estimator = ESTIMATORS[comparison.estimator or Complete.name].of_record(comparison)
     options = {
         name: repr(getattr(comparison, name))

@@ -35,7 +35,9 @@ from relfit.util.text import plain_number
 LONGEST_LABEL = 28
 # Multiples of the bandwidth.
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-INK, FAINT, PALE = "#333333", "#999999", "#E4E4E4"
+INK = "#333333"
+FAINT = "#999999"
+PALE = "#E4E4E4"
 # Okabe and Ito's colours, which the colour-blind can tell apart; the shape says it too.
 MARKS = {
     "best": ("#009E73", "D", "best of the sample"),
@@ -55,7 +57,8 @@ COLOURS = (
     *("#00649C", "#3D8FC4", "#7DB5DB", "#B3D4EA", "#DCEBF5"),
     *("#FBE6D6", "#F8C9A4", "#F0A267", "#E0752A", "#B94E00"),
 )
-MUCH, LITTLE = COLOURS[8], COLOURS[1]
+MUCH = COLOURS[8]
+LITTLE = COLOURS[1]
 # Who beats whom: a number, a tint and a sign for each kind of cell.
 _CELLS = {
     "clearly worse": (0, "#F9DFCB", "▼", MARKS["worse"][0]),
@@ -110,7 +113,8 @@ def forest(comparison: Comparison, ax: Axes | None = None, *, of: str = "discrep
         ax.figure.legend(loc="outside upper left", borderaxespad=0.2, columnspacing=1.2, handletextpad=0.2, **look)
     else:
         ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), **look)
-    measure, better = measure_of(comparison).name, measure_of(comparison).better
+    measure = measure_of(comparison).name
+    better = measure_of(comparison).better
     level = f"{100 * data.level:g}%"
     what = f"{measure} ({better}), {level} interval"
     if of == "difference":
@@ -163,7 +167,8 @@ def _draw_kind(ax: Axes, data: Forest, kind: str, size: float, verdicts: dict[st
     bars = [data.bars[k] for k in at]
     labels = {verdicts[bar.name] for bar in bars}
     label = labels.pop() if len(labels) == 1 else label
-    lows, highs = [max(bar.low, data.scale.low) for bar in bars], [min(bar.high, data.scale.high) for bar in bars]
+    lows = [max(bar.low, data.scale.low) for bar in bars]
+    highs = [min(bar.high, data.scale.high) for bar in bars]
     ax.hlines(at, lows, highs, color=colour, linewidth=0.23 * size)
     values = [bar.value for bar in bars]
     look: dict[str, Any] = {"markerfacecolor": "white", "markeredgewidth": 0.2 * size} if kind in _HOLLOW else {}
@@ -180,7 +185,8 @@ def pairs_plot(comparison: Comparison, ax: Axes | None = None) -> Axes:
     >>> [text.get_text() for text in ax.texts]
     ['▲', '▼']
     """
-    cells, count = who_beats_whom(comparison), len(comparison.names)
+    cells = who_beats_whom(comparison)
+    count = len(comparison.names)
     side = max(0.24, min(0.42, 9.0 / count))
     ax = new_axes(2.2 + side * count, 0.9 + side * count) if ax is None else ax
     codes = np.array([[_CELLS[cell][0] for cell in row] for row in cells])
@@ -220,12 +226,15 @@ def bandwidths_plot(comparison: Comparison, data: Any, ax: Axes | None = None) -
     if sensitivity is None:
         raise InputError(f"bandwidths: cannot be varied for this result: {obstacle(comparison, recalled)}")
     ax = new_axes(6.8, 3.8) if ax is None else ax
-    names, lines = [row["name"] for row in comparison.rows()], []
+    names = [row["name"] for row in comparison.rows()]
+    lines = []
     places = model_places(names)
     for name, label in zip(names, drawable(short_names(names, 24)), strict=True):
         k = places[name]
-        colour, line = MODEL_COLOURS[k % len(MODEL_COLOURS)], LINES[k // len(MODEL_COLOURS) % len(LINES)]
-        lengths, heights = sensitivity.lengths, sensitivity.ratios(name)
+        colour = MODEL_COLOURS[k % len(MODEL_COLOURS)]
+        line = LINES[k // len(MODEL_COLOURS) % len(LINES)]
+        lengths = sensitivity.lengths
+        heights = sensitivity.ratios(name)
         lines += ax.plot(lengths, heights, linewidth=1.3, label=label, color=colour, linestyle=line)
         for length, height, kind in zip(lengths, heights, sensitivity.kinds(name), strict=True):
             look: dict[str, Any] = {"markerfacecolor": "white"} if kind in _HOLLOW else {}
@@ -309,7 +318,8 @@ def _plane(ax: Axes, drawn: Landscape) -> None:
 
 
 def _curve(ax: Axes, drawn: Landscape) -> None:
-    (grid,), values = drawn.grid, drawn.values
+    (grid,) = drawn.grid
+    values = drawn.values
     ax.fill_between(grid, -CLEAR * drawn.errors, CLEAR * drawn.errors, color=PALE, label=f"±{CLEAR:g} s.e.")
     much, little = ("too much", "too little") if drawn.kind == "mass" else ("raises KSD²", "lowers KSD²")
     shown = np.where(drawn.clear, values, 0.0)
@@ -333,11 +343,13 @@ def power_curves(plan: Plan, ax: Axes | None = None) -> Axes:
     ax.axhline(plan.target_power, **dashed)
     if plan.sizes[0] <= plan.n <= plan.sizes[-1]:
         ax.axvline(plan.n, **dashed)
-    several, places = len(plan.tests) > 1, model_places(plan.names)
+    several = len(plan.tests) > 1
+    places = model_places(plan.names)
     others = [name for name in plan.names if name != plan.best]
     for b, (name, label) in enumerate(zip(others, shown, strict=True)):
         k = places[name]
-        colour, marker = MODEL_COLOURS[k % len(MODEL_COLOURS)], "." if k >= len(MODEL_COLOURS) else None
+        colour = MODEL_COLOURS[k % len(MODEL_COLOURS)]
+        marker = "." if k >= len(MODEL_COLOURS) else None
         for a, test in enumerate(plan.tests):
             look: dict[str, Any] = {"linestyle": TESTS[test].words.line if several else "-", "linewidth": 1.3}
             described = f"{label}, {name_of_test(test)}" if several else label

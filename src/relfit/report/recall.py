@@ -34,7 +34,8 @@ from relfit.util.errors import InputError
 from relfit.util.text import listed, visible
 
 # Panels are made from at most so many rows of a sample, and from fewer where rows are long or models many.
-MOST_ROWS, FEWEST_ROWS = 1000, 100
+MOST_ROWS = 1000
+FEWEST_ROWS = 100
 # Beyond so many columns, those of features of images and texts, single columns mean nothing by themselves.
 MOST_COLUMNS = 60
 # Numbers that may be worked through for one page.
@@ -46,7 +47,8 @@ CANDIDATES = 12
 # An axis with a smaller part of the variance than this has none but rounding.
 _VARIES = 1e-12
 # Up to so many rows or columns they come from a singular value decomposition, beyond from so many iterations.
-_EXACT, _ITERATIONS = 200, 12
+_EXACT = 200
+_ITERATIONS = 12
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,15 @@ class Moments:
 
     @classmethod
     def of(cls, blocks: Iterable[Array]) -> Moments:
-        count, mean, squares, positive = 0, np.zeros(1), np.zeros(1), np.zeros(1)
+        count = 0
+        mean = np.zeros(1)
+        squares = np.zeros(1)
+        positive = np.zeros(1)
         for block in blocks:
             # Sums of squares about the means of parts are added up without loss of digits.
-            own, before, count = block.mean(axis=0), count, count + len(block)
+            own = block.mean(axis=0)
+            before = count
+            count = count + len(block)
             squares = squares + np.square(block - own).sum(axis=0) + before * len(block) / count * (own - mean) ** 2
             mean = mean + len(block) / count * (own - mean)
             positive = positive + (block > 0.0).sum(axis=0)

@@ -25,7 +25,10 @@ from relfit.util.errors import InputError
 from relfit.util.text import visible
 
 # What is shown: models and strata of the heat map, worse models, and items of each of them.
-MOST_MODELS, MOST_STRATA, MOST_WORSE, MOST_ITEMS = 20, 60, 3, 10
+MOST_MODELS = 20
+MOST_STRATA = 60
+MOST_WORSE = 3
+MOST_ITEMS = 10
 _FIRST = (BEST.kind, SAME.kind)
 
 
@@ -76,7 +79,8 @@ def stratum_rows(comparison: Comparison, table: Scores) -> list[StratumRow]:
         part = table.at(codes.ravel() == code)
         names = tuple(comparison.names[i] for i in chosen)
         part = replace(part, names=names, values=part.values[:, chosen], strata=None, weights=None, notes=())
-        means, grades = part.values.mean(axis=0), _grades(comparison, part)
+        means = part.values.mean(axis=0)
+        grades = _grades(comparison, part)
         rows.append(_row(comparison, as_text(label), len(part.values), means, grades))
     return rows
 
@@ -167,7 +171,8 @@ def _contrast(comparison: Comparison, table: Scores, worse: str, better: str) ->
     gaps = won - lost if comparison.higher_is_better else lost - won
     ahead = sorted(np.flatnonzero(gaps > 0.0).tolist(), key=lambda k: -gaps[k])
     strata = {k: None if table.strata is None else as_text(table.strata[k]) for k in ahead}
-    seen, turns = Counter[str | None](), {}
+    seen = Counter[str | None]()
+    turns = {}
     for k in ahead:
         turns[k] = seen[strata[k]]
         seen[strata[k]] += 1

@@ -338,7 +338,8 @@ def largest_difference(landscapes: Sequence[Landscape]) -> float:
 
 
 def _plane(landscape: Landscape, largest: float, x: Placed, y: Placed) -> dict[str, Any]:
-    (first, second), points = landscape.grid, landscape.points
+    (first, second) = landscape.grid
+    points = landscape.points
     corners = x(first), y(second)
     bands = []
     if largest > 0.0:
