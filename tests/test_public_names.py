@@ -11,7 +11,7 @@ import relfit
 
 NAMES = {
     *("compare", "compare_pair", "estimate", "decide", "from_losses", "plan", "check_score"),
-    *("read_evals", "Evals", "scores", "Scores", "from_elpd", "Monitor", "MonitorResult", "assert_not_worse"),
+    *("read_evals", "scores", "Scores", "from_elpd", "Monitor", "MonitorResult", "assert_not_worse"),
     *("Comparison", "PairComparison", "JointEstimate"),
     *("Gaussian", "IMQ", "MultiScale", "Polynomial", "MMD", "KSD", "LogLikelihood", "Sample", "Density"),
     *("BestSet", "RelPSI", "RelMulti", "Carve", "Complete", "Linear", "Block", "Incomplete", "Landmarks"),

@@ -32,7 +32,7 @@ _HOMES = {
     ),
     "relfit.data.check_score": ("ScoreCheck", "check_score"),
     "relfit.data.encode": ("Encode", "Encoding"),
-    "relfit.data.evals": ("Evals", "read_evals"),
+    "relfit.data.evals": ("read_evals",),
     "relfit.data.models": ("Density", "Sample"),
     "relfit.data.samplers": ("Sampler", "draw"),
     "relfit.data.scores": ("Scores", "scores"),
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     )
     from relfit.data.check_score import ScoreCheck, check_score
     from relfit.data.encode import Encode, Encoding
-    from relfit.data.evals import Evals, read_evals
+    from relfit.data.evals import read_evals
     from relfit.data.models import Density, Sample
     from relfit.data.samplers import Sampler, draw
     from relfit.data.scores import Scores, scores
@@ -127,7 +127,6 @@ __all__ = [
     "Density",
     "Encode",
     "Encoding",
-    "Evals",
     "Gaussian",
     "Incomplete",
     "InputError",

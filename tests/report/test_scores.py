@@ -6,7 +6,6 @@ import numpy as np
 from refusals import refused
 
 import relfit
-from relfit.data.evals import Evals
 from relfit.report.examples import LETTERS
 from relfit.report.page import render_report
 from relfit.report.scores import contrasts, recall_scores, stratum_rows
@@ -99,11 +98,18 @@ HOSTILE = "solved example " * 50 + "</td><script>alert(1)</script> & \u202eend?"
 
 def logs(missing=()):
     """Logs of two models, of which b fails on the first 25 items of each task; some scores are missing."""
-    rows = [(model, task, k) for model in "ab" for task in ("<i>sums", "t") for k in range(40)]
-    score = [np.nan if (m, k) in missing else float(m == "a" or k >= 25) for m, _, k in rows]
-    prompts = {(task, str(k)): f"{HOSTILE} {task} {k}" for _, task, k in rows}
-    model, task, item = zip(*rows, strict=True)
-    return Evals(model, task, tuple(map(str, item)), score, np.ones(len(rows)), "acc", prompts=prompts)
+    keys = [(task, k) for task in ("<i>sums", "t") for k in range(40)]
+    values = [[np.nan if (m, k) in missing else float(m == "a" or k >= 25) for m in "ab"] for _, k in keys]
+    return relfit.Scores(
+        ("a", "b"),
+        np.array(values),
+        items=np.array([str(k) for _, k in keys], dtype=object),
+        strata=np.array([task for task, _ in keys]),
+        prompts=np.array([f"{HOSTILE} {task} {k}" for task, k in keys], dtype=object),
+        part=("task", "tasks"),
+        metric="acc",
+        higher_is_better=True,
+    )
 
 
 def evals_result(evals, **options):

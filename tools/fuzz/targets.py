@@ -153,8 +153,7 @@ def _evals(path: Path) -> None:
     from relfit.data.evals import read_evals
 
     evals = read_evals(path)
-    keys, matrix = evals.matrix()
-    if matrix.shape != (len(keys), len(evals.models)) or np.isinf(matrix).any():
+    if evals.values.shape != (len(evals.items), len(evals.names)) or np.isinf(evals.values).any():
         raise RuntimeError("scores that are no numbers, or of the wrong shape")
     str(evals).encode()
 

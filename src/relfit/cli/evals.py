@@ -26,9 +26,9 @@ from relfit.cli.outputs import (
     worded,
 )
 from relfit.cli.sections import DIRECTION, HTML, JSON, SEED, TITLE, SectionedCommand, opt, section
-from relfit.data.evals import RUNS, Evals
+from relfit.data.evals import RUNS
 from relfit.data.evals.settings import SETTINGS
-from relfit.data.scores import missing_doubt
+from relfit.data.scores import Scores, missing_doubt
 from relfit.stats.decision import CORRECTIONS
 from relfit.util.errors import InputError
 
@@ -112,10 +112,10 @@ def evals_command(paths: Sequence[str], **params: Any) -> int:
     check_files(params)
     named: Any = dict(zip(map(valid_text, names), paths, strict=True)) if names else paths
     evals = read_runs(named, params)
-    if len(evals.models) < 2:
+    if len(evals.names) < 2:
         why = "".join(f"; {doubt}" for doubt in evals.doubts[:1])
-        raise InputError(f"RUNS: expected runs of at least two models, got one ({evals.models[0]!r}){why}")
-    check_gate(params, evals.models)
+        raise InputError(f"RUNS: expected runs of at least two models, got one ({evals.names[0]!r}){why}")
+    check_gate(params, evals.names)
     if params["sequential"]:
         return _sequential(evals, params)
     if params["bounds"] is not None:
@@ -125,7 +125,7 @@ def evals_command(paths: Sequence[str], **params: Any) -> int:
     return conclude(replace(result, command=recorded_command()), params, data=evals)
 
 
-def _sequential(evals: Evals, params: Mapping[str, Any]) -> int:
+def _sequential(evals: Scores, params: Mapping[str, Any]) -> int:
     """The scores in random order, each model until it is out."""
     refused = {"junit_path": "--junit", "markdown_path": "--markdown", "show": "--show", "margin": "--margin"}
     for name, option in refused.items():
@@ -133,7 +133,7 @@ def _sequential(evals: Evals, params: Mapping[str, Any]) -> int:
             raise InputError(f"{option}: cannot be combined with --sequential; leave out one of them")
     if params["higher_is_better"] is not None:
         evals = replace(evals, higher_is_better=params["higher_is_better"])
-    lacking = missing_doubt(evals.models, np.isnan(evals.matrix()[1]), params["max_missing"])
+    lacking = missing_doubt(evals.names, np.isnan(evals.values), params["max_missing"])
     doubts = (*evals.doubts, *(() if lacking is None else (lacking,)))
     for note in worded((*evals.notes, *(() if lacking is None else (lacking,)))):
         if params["json_path"] != "-":

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from relfit.cli.outputs import valid_text
 from relfit.cli.sections import opt
 from relfit.data.encode import Encode
-from relfit.data.evals import Evals, read_evals
+from relfit.data.evals import read_evals
 from relfit.data.files import (
     SUFFIXES,
     FileRows,
@@ -330,7 +330,7 @@ def _weights(pairs: Sequence[str]) -> dict[str, float] | None:
     return weights or None
 
 
-def read_runs(paths: Any, params: Mapping[str, Any]) -> Evals:
+def read_runs(paths: Any, params: Mapping[str, Any]) -> Scores:
     """The logs, read with these options."""
     which = {key: params[key] for key in ("metric", "filter", "runs", "allow_different")}
     return read_evals(paths, task=params["task"] or None, **which)

@@ -11,8 +11,7 @@ import numpy as np
 
 from relfit.cli.outputs import GATE_REQUIRE, check_files, check_gate, finish, say
 from relfit.cli.sections import DIRECTION, HTML, JSON, SectionedCommand, opt, section
-from relfit.data.evals import Evals
-from relfit.data.scores import scores
+from relfit.data.scores import Scores, scores
 from relfit.monitor import Monitor
 from relfit.monitor.store import OUTSIDE
 from relfit.util.checks import check_margin
@@ -142,20 +141,21 @@ def opened(state: str, found: Sequence[str], given: Mapping[str, Any]) -> Monito
     return Monitor(path=state, **{**held, **given})
 
 
-def race(evals: Evals, given: Mapping[str, Any], seed: int) -> tuple[Monitor, str | None]:
+def race(evals: Scores, given: Mapping[str, Any], seed: int) -> tuple[Monitor, str | None]:
     """The scores of logs in random order, each model until it is out, and a sentence if one was left before the end."""
-    keys, scores = evals.matrix()
-    monitor = Monitor(evals.models, path=":memory:", higher_is_better=evals.larger_is_better(), **given)
-    for k, names in monitor.rounds(np.random.default_rng(seed).permutation(len(keys)).tolist()):
-        row = dict(zip(evals.models, scores[k].tolist(), strict=True))
+    count = len(evals.values)
+    monitor = Monitor(evals.names, path=":memory:", higher_is_better=evals.larger_is_better(), **given)
+    for k, names in monitor.rounds(np.random.default_rng(seed).permutation(count).tolist()):
+        row = dict(zip(evals.names, evals.values[k].tolist(), strict=True))
         monitor.update({name: row[name] for name in names}, items=k)
-    items = monitor.result().items
-    used = int(monitor.result().scored.sum())
-    total = int((~np.isnan(scores)).sum())
-    if items == len(keys):
+    result = monitor.result()
+    items = result.items
+    used = int(result.scored.sum())
+    total = int((~np.isnan(evals.values)).sum())
+    if items == count:
         return monitor, None
     needed = f"{used} of {total} scores were needed, and {1.0 - used / total:.0%} would have been saved"
-    return monitor, f"One model is left after {items} of {len(keys)} items: {needed}."
+    return monitor, f"One model is left after {items} of {count} items: {needed}."
 
 
 def conclude_monitor(

@@ -11,6 +11,7 @@ import inspect
 import math
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -29,7 +30,7 @@ from relfit.data.metrics import direction_needed, known_direction, told_directio
 from relfit.data.posteriors import is_inference_data
 from relfit.data.tables import Cells, keyed_columns, labels_of
 from relfit.util.arrays import Array, Mask, Rows, extremes
-from relfit.util.checks import check_number
+from relfit.util.checks import check_number, check_whole
 from relfit.util.errors import InputError, way
 from relfit.util.libraries import is_instance
 from relfit.util.text import as_name, is_text, listed
@@ -135,6 +136,29 @@ class Scores:
         _refuse_keys(scores)
         return replace(_in_unit(scores), complete=True)
 
+    def differing(self, worse: str, better: str, most: int = 20) -> list[dict[str, Any]]:
+        """The items on which `better` beats `worse`, the clearest first: stratum, item, both scores and the prompt.
+
+        Of scores that are 0 or 1 these are the items that the better model solves and the worse one does not.
+        """
+        check_whole("most", most, 1)
+        for argument, name in (("worse", worse), ("better", better)):
+            if name not in self.names:
+                raise InputError(f"{argument}: expected one of {listed(self.names, 'or', quote=repr)}, got {name!r}")
+        losing, winning = (self.values[:, self.names.index(name)] for name in (worse, better))
+        gaps = winning - losing if self.larger_is_better() else losing - winning
+        ahead = np.flatnonzero(gaps > 0.0)
+        ahead = ahead[np.argsort(-gaps[ahead], kind="stable")][:most]
+        labels = {self.part[0]: self.strata, "item": self.items, "prompt": self.prompts}
+        return [
+            {
+                **{name: None if column is None else column[k] for name, column in labels.items()},
+                "worse": float(losing[k]),
+                "better": float(winning[k]),
+            }
+            for k in ahead.tolist()
+        ]
+
     def larger_is_better(self) -> bool:
         """`higher_is_better`; an error if that is not known."""
         if self.higher_is_better is None:
@@ -216,8 +240,6 @@ def scores(
     roles = {role: column for role, column in given.items() if column is not None}
     wide_only = {"columns": columns, "drop": drop}
     by_item = {"strata": strata, "groups": groups, "labels": labels}
-    if is_instance(source, "relfit.data.evals", "Evals"):
-        source = source.table()
     if isinstance(source, Scores):
         others = {**roles, "names": names, **by_item, "weights": weights, **wide_only}
         _refuse_given(others, "the scores have it already; leave it out")
@@ -627,7 +649,10 @@ def _without_missing(table: Scores, max_missing: float) -> Scores:
     kept = int((~missing.any(axis=1)).sum())
     if kept < FEWEST_ITEMS:
         n = len(missing)
-        lost = f" of {n}; the others have NaN or are missing for some model" if kept < n else ""
+        lost = ""
+        if kept < n:
+            advice = "score all models on the same items, or leave out a model"
+            lost = f" of {n}; the others have NaN or are missing for some model: {_held(table)}; {advice}"
         raise InputError(f"losses: expected at least {FEWEST_ITEMS} items (rows), got {kept}{lost}")
     notes = table.notes
     doubts = table.doubts
@@ -652,6 +677,19 @@ def _without_missing(table: Scores, max_missing: float) -> Scores:
         notes = (*notes, note)
         table = table.at(np.asarray(~missing.any(axis=1)))
     return replace(table, notes=notes, doubts=doubts)
+
+
+def _held(table: Scores) -> str:
+    """How many items each model has a score for, in which strata."""
+    held = []
+    for name, column in zip(table.names[:_MOST_NAMES], table.values.T, strict=False):
+        there = ~np.isnan(column)
+        shown = str(int(there.sum()))
+        if table.strata is not None:
+            counts = Counter(table.strata[there].tolist())
+            shown = listed([f"{count} of {as_text(part)}" for part, count in counts.items()], most=3, quote=str)
+        held.append(f"{name!r} has {shown or 'none'}")
+    return "; ".join(held)
 
 
 def _items_were(count: int) -> str:

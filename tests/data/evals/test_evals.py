@@ -1,62 +1,36 @@
-"""The record of scores, and finding logs."""
+"""What scores tell of single items, and finding logs."""
 
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
+from refusals import refused
 
 import relfit
-from relfit.data.evals import Evals
 from relfit.data.metrics import known_direction, told_direction
 
 LOGS = Path(__file__).parent / "fixtures" / "lm_eval"
 
 
-def record(**changes):
-    """Two models, two epochs of item 1, and an item that only one model has."""
-    rows = [
-        ("a", "t", "1", 1, 1.0),
-        ("a", "t", "1", 2, 0.0),
-        ("a", "t", "2", 1, 0.0),
-        ("a", "u", "1", 1, np.nan),
-        ("b", "u", "1", 1, 1.0),
-        ("b", "t", "2", 1, 1.0),
-        ("b", "t", "1", 1, 0.75),
-        ("b", "t", "3", 1, 1.0),
-    ]
-    model, task, item, epoch, score = zip(*rows, strict=True)
-    fields = dict(model=model, task=task, item=item, score=np.array(score), epoch=np.array(epoch), metric="acc")
-    return Evals(**{**fields, **changes})
-
-
-def test_epochs_are_averaged_and_unscored_items_left_out():
-    """Item 1 of a: (1 + 0)/2; item 1 of task u has no score of a."""
-    assert record().scores() == {
-        "a": {("t", "1"): 0.5, ("t", "2"): 0.0},
-        "b": {("u", "1"): 1.0, ("t", "2"): 1.0, ("t", "1"): 0.75, ("t", "3"): 1.0},
-    }
-    assert record().models == ("a", "b")
-    assert record().tasks == ("t", "u")
-
-
 def test_the_items_on_which_the_worse_model_fails():
-    evals = record(prompts={("t", "2"): "2 + 2 ="})
-    first = {"task": "t", "item": "2", "worse": 0.0, "better": 1.0, "prompt": "2 + 2 ="}
-    second = {"task": "t", "item": "1", "worse": 0.5, "better": 0.75, "prompt": None}
-    assert evals.differing("a", "b") == [first, second]
-    assert evals.differing("a", "b", most=1) == [first]
-    assert evals.differing("b", "a") == []
-    turned = record(higher_is_better=False).differing("b", "a")
+    """Item 1 of a has two epochs, (1 + 0)/2; the others are 0 against 1."""
+    read = relfit.scores(
+        {
+            "item": ["1", "1", "2", "1", "2", "1"],
+            "task": ["t", "t", "t", "t", "t", "u"],
+            "model": ["a", "a", "a", "b", "b", "b"],
+            "acc": [1.0, 0.0, 0.0, 0.75, 1.0, 1.0],
+        },
+        **{"item": "item", "model": "model", "score": "acc", "stratum": "task"},
+    )
+    first = {"stratum": "t", "item": "2", "worse": 0.0, "better": 1.0, "prompt": None}
+    second = {"stratum": "t", "item": "1", "worse": 0.5, "better": 0.75, "prompt": None}
+    assert read.differing("a", "b") == [first, second]
+    assert read.differing("a", "b", most=1) == [first]
+    assert read.differing("b", "a") == []
+    turned = replace(read, higher_is_better=False).differing("b", "a")
     assert [row["item"] for row in turned] == ["2", "1"]
-
-
-def test_a_frame_in_long_form():
-    pandas = pytest.importorskip("pandas")
-    frame = relfit.read_evals(LOGS).to_frame()
-    assert list(frame.columns) == ["model", "task", "item", "epoch", "score"]
-    means = frame.groupby(["model", "task"])["score"].mean()
-    assert isinstance(frame, pandas.DataFrame)
-    assert means["small", "doubles"] == 0.25
+    refused(lambda: read.differing("a", "c"), "better: expected one of 'a' or 'b', got 'c'")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from scored import by_model
 
 import relfit
 from relfit.data.evals import read_evals
@@ -45,14 +46,14 @@ def test_samples_become_models_tasks_and_items(tmp_path):
     write(tmp_path / "1.jsonl", [sample("a", "q1", 1.0), sample("a", "q2", 0.5), sample("a", "p", 1, task="gsm")])
     write(tmp_path / "2_samples.jsonl", [sample("b", "q2", 0.0), sample("b", "q1", 1.0)])
     evals = read_evals(tmp_path)
-    assert evals.models == ("a", "b")
-    assert evals.scores() == {
+    assert evals.names == ("a", "b")
+    assert by_model(evals) == {
         "a": {("arc", "q1"): 1.0, ("arc", "q2"): 0.5, ("gsm", "p"): 1.0},
         "b": {("arc", "q2"): 0.0, ("arc", "q1"): 1.0},
     }
     assert evals.metric == "score"
-    assert evals.prompts["arc", "q1"] == "question q1"
-    assert (evals.higher_is_better, evals.notes) == (True, ("score: higher is better, by its name",))
+    assert evals.prompts[0] == "question q1"
+    assert (evals.higher_is_better, evals.notes[1:]) == (True, ("score: higher is better, by its name",))
 
 
 @pytest.mark.parametrize("name", ["1.jsonl", "1_samples.jsonl"])
@@ -60,9 +61,9 @@ def test_the_file_about_the_run_names_the_metric_and_its_direction(tmp_path, nam
     log = write(tmp_path / name, [sample("a", "q1", 3.0)])
     (tmp_path / "1.json").write_text(json.dumps({"evaluation_results": [result("edit distance", True)]}))
     evals = read_evals(log)
-    assert (evals.metric, evals.higher_is_better, evals.notes) == ("edit distance", False, ())
+    assert (evals.metric, evals.higher_is_better, evals.notes[1:]) == ("edit distance", False, ())
     right = read_evals(log, metric="is_correct")
-    assert (right.metric, right.higher_is_better, right.score.tolist()) == ("is_correct", True, [1.0])
+    assert (right.metric, right.higher_is_better, right.values.tolist()) == ("is_correct", True, [[1.0]])
 
 
 def test_several_results_of_a_sample(tmp_path):
@@ -71,9 +72,9 @@ def test_several_results_of_a_sample(tmp_path):
     both = [sample("a", "q1", value, evaluation_result_id=id) for id, value in (("arc:f1", 0.5), ("arc:time", 9.0))]
     log = write(tmp_path / "1.jsonl", both)
     evals = read_evals(log)
-    assert (evals.score.tolist(), evals.notes) == ([0.5], ("arc: scored by f1; the logs also have time",))
+    assert (evals.values.tolist(), evals.notes[1:]) == ([[0.5]], ("arc: scored by f1; the logs also have time",))
     slow = read_evals(log, metric="time")
-    assert (slow.score.tolist(), slow.higher_is_better) == ([9.0], False)
+    assert (slow.values.tolist(), slow.higher_is_better) == ([[9.0]], False)
     assert refusal(log, metric="x").startswith("metric: expected 'f1', 'time' or 'is_correct' in ")
 
 

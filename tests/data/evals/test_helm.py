@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from scored import by_model
 
 import relfit
 from relfit.data.evals import read_evals
@@ -50,14 +51,12 @@ def test_runs_become_models_tasks_and_items(tmp_path):
     )
     write_run(tmp_path, "gpt3", [instance("id2", 1.0), instance("id1", 1.0)], questions=questions)
     evals = read_evals(tmp_path)
-    assert evals.models == ("openai/gpt2", "openai/gpt3")
-    assert evals.tasks == ("mmlu:subject=anatomy,method=joint",)
+    assert evals.names == ("openai/gpt2", "openai/gpt3")
     assert evals.metric == "exact_match"
-    (task,) = evals.tasks
-    assert evals.scores()["openai/gpt2"] == {(task, "id1"): 0.5, (task, "id2"): 1.0}
-    assert evals.epoch.tolist() == [1, 2, 1, 1, 1]
-    assert evals.prompts[task, "id1"] == "Where is the heart?"
-    assert read_evals(tmp_path, metric="num_references").score.tolist() == [4.0] * 5
+    assert by_model(evals)["openai/gpt2"] == {"id1": 0.5, "id2": 1.0}
+    assert (evals.repeats, evals.prompts[0]) == (2, "Where is the heart?")
+    assert read_evals(tmp_path, metric="num_references").values.tolist() == [[4.0, 4.0]] * 2
+    assert "'mmlu:subject=anatomy,method=joint'" in refusal(tmp_path, task="other")
 
 
 def test_splits_and_perturbations(tmp_path):
@@ -70,10 +69,11 @@ def test_splits_and_perturbations(tmp_path):
     ]
     write_run(tmp_path, "gpt2", instances)
     evals = read_evals(tmp_path)
-    assert evals.score.tolist() == [1.0]
-    (task,) = evals.tasks
-    assert evals.notes[0] == f"{task}: 3 instances of another split or of a perturbation are left out (filter)"
-    assert read_evals(tmp_path, filter="typos").score.tolist() == [0.25, 0.5]
+    assert evals.values.tolist() == [[1.0]]
+    assert evals.notes[1] == (
+        "mmlu:subject=anatomy,method=joint: 3 instances of another split or of a perturbation are left out (filter)"
+    )
+    assert read_evals(tmp_path, filter="typos").values.tolist() == [[0.25], [0.5]]
     assert refusal(tmp_path, filter="upper").startswith("filter: expected 'test', 'typos' or 'valid' in ")
     assert "expected each item once, got 'id2' 2 times" in refusal(tmp_path, filter="valid")
 
@@ -90,7 +90,7 @@ def test_questions_that_differ_are_named(tmp_path):
 def test_questions_of_another_kind_are_not_used(tmp_path, contents):
     path = write_run(tmp_path, "gpt2", [instance("id1", 1.0)])
     (path / "instances.json").write_text(contents)
-    assert read_evals(tmp_path).prompts == {}
+    assert not read_evals(tmp_path).prompts.any()
 
 
 def test_adapters_that_differ_are_doubts(tmp_path):

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from scored import by_model
 
 import relfit
 from relfit.data.evals import read_evals
@@ -31,10 +32,9 @@ def inspect():
 def test_means_are_those_of_the_harness(inspect, metric):
     """Two epochs a sample; the questions about Cuba have no mark, and count for nothing."""
     evals = read_evals(LOGS, metric=metric)
-    assert set(evals.models) == set(MEANS)
-    assert evals.tasks == ("capitals",)
-    assert set(evals.epoch.tolist()) == {1, 2}
-    for model, scores in evals.scores().items():
+    assert set(evals.names) == set(MEANS)
+    assert evals.repeats == 2
+    for model, scores in by_model(evals).items():
         assert len(scores) == (24 if metric == "match" else 20)
         assert sum(scores.values()) / len(scores) == pytest.approx(MEANS[model][metric], rel=0, abs=1e-12)
 
@@ -93,7 +93,7 @@ def test_a_log_that_unpacks_to_more_than_fits_is_refused(stand_in, monkeypatch, 
             archive.writestr("samples/b.json", bytes(size))
         assert log.stat().st_size < 10_000
         if fits:
-            assert read_evals(log).models == ("m",)
+            assert read_evals(log).names == ("m",)
         else:
             message = refusal(log)
             assert f"{log}: expected what fits into memory (0.002 GB free), got 0.00225 GB once unpacked" in message
@@ -103,13 +103,13 @@ def test_a_log_that_unpacks_to_more_than_fits_is_refused(stand_in, monkeypatch, 
 def test_letters_are_numbers_and_nan_is_unscored(stand_in):
     values = ["C", "I", "P", "N", True, "0.25", 3, float("nan"), None, "yes", "False"]
     evals = read_evals(stand_in("a", [sample(k, value) for k, value in enumerate(values)]))
-    scores = evals.scores()["m"]
-    assert [scores.get(("t", str(k))) for k in range(11)] == [1.0, 0.0, 0.5, 0.0, 1.0, 0.25, 3.0, None, None, 1.0, 0.0]
-    assert evals.notes[0] == "scores that are missing in the logs: 2 of m"
+    scores = by_model(evals)["m"]
+    assert [scores.get(str(k)) for k in range(11)] == [1.0, 0.0, 0.5, 0.0, 1.0, 0.25, 3.0, None, None, 1.0, 0.0]
+    assert evals.notes[1] == "scores that are missing in the logs: 2 of m"
 
 
 def test_letters_have_a_direction_and_numbers_need_not(stand_in):
-    assert read_evals(stand_in("a", [sample(1, "C"), sample(2, float("nan"))])).notes[1:] == ()
+    assert read_evals(stand_in("a", [sample(1, "C"), sample(2, float("nan"))])).notes[2:] == ()
     graded = SimpleNamespace(value=7.0)
     evals = read_evals(stand_in("a", [sample(1, None, scores={"grade": graded})]))
     assert evals.higher_is_better is None
@@ -124,16 +124,16 @@ def test_a_run_that_was_stopped_is_left_out_of_a_folder(stand_in):
     log = stand_in("b", [sample(1, "C")], model="b", status="cancelled")
     stand_in("c", [], model="c", status="error")
     evals = read_evals(good.parent)
-    assert evals.models == ("a",)
-    assert evals.notes == evals.doubts
-    assert evals.notes[0].startswith(
+    assert evals.names == ("a",)
+    assert evals.notes[1:] == evals.doubts
+    assert evals.notes[1].startswith(
         f"{log} of b was left out, because its status is 'cancelled'; run it again, or pass"
     )
-    assert evals.notes[1].endswith(
+    assert evals.notes[2].endswith(
         "of c was left out, because it has no scores, and its status is 'error'; run it again"
     )
     named = read_evals([good, log])
-    assert named.models == ("a", "b")
+    assert named.names == ("a", "b")
     assert named.doubts == (f"{log} may lack items, because its status is 'cancelled'; run it again",)
 
 
@@ -143,26 +143,26 @@ def test_the_newest_run_that_finished_is_read(stand_in):
     last = stand_in("b", [sample(1, "C")], date="2026-01-02T00:00:00+00:00")
     stand_in("c", [sample(1, "I")], date="2026-01-03T00:00:00+00:00", status="cancelled")
     evals = read_evals(last.parent)
-    assert (evals.score.tolist(), evals.doubts) == ([1.0], ())
-    assert evals.notes[0].startswith(
+    assert (evals.values.tolist(), evals.doubts) == ([[1.0]], ())
+    assert evals.notes[1].startswith(
         "m has several runs of t; the newest was read (2026-01-02T00:00:00+00:00); runs='all'"
     )
     every = read_evals(last.parent, runs="all")
-    assert (every.score.tolist(), every.epoch.tolist()) == ([0.0, 1.0], [1, 2])
-    assert every.notes[0] == "m has several runs of t; an item's score is the mean over the runs"
+    assert (every.values.tolist(), every.repeats) == ([[0.5]], 2)
+    assert every.notes[1] == "m has several runs of t; an item's score is the mean over the runs"
 
 
 def test_settings_of_the_runs_that_differ_are_doubts(stand_in):
     first = stand_in("a", [sample(1, "C")], model="a", version=1, arguments={"shots": 0}, temperature=0.0)
     second = stand_in("b", [sample(1, "C")], model="b", version=2, arguments={"shots": 5}, temperature=0.7)
     evals = read_evals([first, second])
-    found = [note.partition(";")[0] for note in evals.notes]
+    found = [note.partition(";")[0] for note in evals.notes[1:]]
     assert found == [
         "the runs differ in the task version: 1 (a), 2 (b)",
         "the runs differ in the task arguments: shots 0 (a), 5 (b)",
         "the runs differ in the generation settings: temperature 0.0 (a), 0.7 (b)",
     ]
-    assert evals.doubts == evals.notes
+    assert evals.doubts == evals.notes[1:]
     assert read_evals([first, second], allow_different=["version", "arguments", "generation"]).doubts == ()
 
 

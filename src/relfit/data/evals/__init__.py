@@ -9,12 +9,11 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relfit.data.evals.base import EvalFormat, Log, Wanted, first_bytes
 from relfit.data.evals.every_eval_ever import EVERY_EVAL_EVER
@@ -23,165 +22,19 @@ from relfit.data.evals.inspect import INSPECT
 from relfit.data.evals.lm_eval import LM_EVAL
 from relfit.data.evals.settings import SETTINGS, differences
 from relfit.data.files.base import check_plain
-from relfit.data.metrics import direction_needed, told_direction
-from relfit.data.scores import FEWEST_ITEMS, Scores
-from relfit.util.arrays import Array, extremes
-from relfit.util.checks import check_choice, check_whole
+from relfit.data.metrics import told_direction
+from relfit.data.scores import Scores
+from relfit.util.checks import check_choice
 from relfit.util.errors import InputError, way
-from relfit.util.libraries import needed
 from relfit.util.text import as_name, is_text, listed, visible
-
-if TYPE_CHECKING:
-    import pandas
 
 FORMATS: tuple[EvalFormat, ...] = (LM_EVAL, INSPECT, HELM, EVERY_EVAL_EVER)
 _SUFFIXES = (".jsonl", ".eval", ".json")
 # What tables of scores are called, which are no logs.
 _TABLES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 RUNS = ("newest", "all")
-_MOST_MODELS = 6  # that a message shows
 # The name given to the model, the file, its format, and whether the file itself was given instead of a folder.
 _Found = tuple[str | None, Path, EvalFormat, bool]
-
-
-@dataclass(frozen=True, eq=False)
-class Evals:
-    """The scores of several models on the items of some tasks, one entry for each score.
-
-    Attributes:
-        model, task, item: what was scored; an item is known by its task and its own name or number.
-        score: (n,) scores; NaN where an item was not scored, which is not the same as wrong.
-        epoch: (n,) which repetition of the item it was, counted from 1.
-        metric: what the scores are called.
-        higher_is_better: True if a larger score is better, as the logs record it or the name of the metric tells; None
-            if neither does.
-        prompts: the prompt of each (task, item), where the log has it; long ones are cut.
-        notes: sentences about how the logs were read.
-        doubts: those of the notes that make verdicts unreliable, such as runs with different numbers of shots.
-    """
-
-    model: tuple[str, ...] = field(repr=False)
-    task: tuple[str, ...] = field(repr=False)
-    item: tuple[str, ...] = field(repr=False)
-    score: Array = field(repr=False)
-    epoch: NDArray[np.int64] = field(repr=False)
-    metric: str
-    higher_is_better: bool | None = None
-    prompts: Mapping[tuple[str, str], str] = field(default_factory=dict, repr=False)
-    notes: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = field(default=(), repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "score", np.asarray(self.score, dtype=float))
-        object.__setattr__(self, "epoch", np.asarray(self.epoch, dtype=np.int64))
-        lengths = {name: len(getattr(self, name)) for name in ("model", "task", "item", "score", "epoch")}
-        if len(set(lengths.values())) > 1:
-            raise InputError(f"score: expected a model, a task, an item and an epoch for each score, got {lengths}")
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The names of the models, in the order of the logs."""
-        return tuple(dict.fromkeys(self.model))
-
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        """The names of the tasks, in the order of the logs."""
-        return tuple(dict.fromkeys(self.task))
-
-    def scores(self) -> dict[str, dict[tuple[str, str], float]]:
-        """Model → (task, item) → the mean score of the epochs that were scored; items without one are left out."""
-        sums: dict[str, dict[tuple[str, str], list[float]]] = {name: {} for name in self.models}
-        for model, task, item, score in zip(self.model, self.task, self.item, self.score.tolist(), strict=True):
-            if score == score:  # not NaN
-                sums[model].setdefault((task, item), []).append(score)
-        return {model: {key: sum(held) / len(held) for key, held in items.items()} for model, items in sums.items()}
-
-    def matrix(self) -> tuple[tuple[tuple[str, str], ...], Array]:
-        """The (task, item) of every row, and (items, models) mean scores; NaN where a model has none."""
-        scores = self.scores()
-        keys = tuple(dict.fromkeys(zip(self.task, self.item, strict=True)))
-        columns = [[held.get(key, np.nan) for key in keys] for held in scores.values()]
-        return keys, np.array(columns, dtype=float).T.reshape(len(keys), len(scores))
-
-    def table(self) -> Scores:
-        """The scores on the items that at least one model has; several tasks are strata."""
-        keys, values = self.matrix()
-        if (~np.isnan(values).any(axis=1)).sum() < FEWEST_ITEMS:
-            raise InputError(_too_few(self.models, keys, values))
-        tasks, items = zip(*keys, strict=True)
-        prompts = np.array([self.prompts.get(key) for key in keys], dtype=object)
-        return Scores(
-            self.models,
-            values,
-            items=np.array(items, dtype=object),
-            strata=np.array(tasks) if len(self.tasks) > 1 else None,
-            prompts=prompts,
-            part=("task", "tasks"),
-            metric=self.metric,
-            higher_is_better=self.higher_is_better,
-            notes=(f"the score is {self.metric}", *self.notes),
-            doubts=self.doubts,
-        )
-
-    def larger_is_better(self) -> bool:
-        """`higher_is_better`, or what the name of the metric tells; an error if that is nothing."""
-        if self.higher_is_better is not None:
-            return self.higher_is_better
-        known = self.score[~np.isnan(self.score)]
-        better, why = told_direction(self.metric, *(extremes(known) if len(known) else (0.0, 0.0)))
-        if better is None:
-            raise direction_needed(why)
-        return better
-
-    def differing(self, worse: str, better: str, most: int = 20) -> list[dict[str, Any]]:
-        """The items on which `better` beats `worse`, the clearest first: task, item, both scores and the prompt.
-
-        Of scores that are 0 or 1 these are the items that the better model solves and the worse one does not.
-        """
-        check_whole("most", most, 1)
-        scores = self.scores()
-        for argument, name in (("worse", worse), ("better", better)):
-            if name not in scores:
-                raise InputError(f"{argument}: expected one of {listed(self.models, 'or', quote=repr)}, got {name!r}")
-        sign = 1.0 if self.larger_is_better() else -1.0
-        losing, winning = scores[worse], scores[better]
-        gaps = {key: sign * (winning[key] - score) for key, score in losing.items() if key in winning}
-        keys = sorted((key for key, gap in gaps.items() if gap > 0.0), key=lambda key: -gaps[key])
-        return [
-            {
-                "task": task,
-                "item": item,
-                "worse": losing[task, item],
-                "better": winning[task, item],
-                "prompt": self.prompts.get((task, item)),
-            }
-            for task, item in keys[:most]
-        ]
-
-    def to_frame(self) -> pandas.DataFrame:
-        """The scores as a pandas frame with the columns model, task, item, epoch and score."""
-        columns = {"model": self.model, "task": self.task, "item": self.item, "epoch": self.epoch, "score": self.score}
-        frame: pandas.DataFrame = needed("to_frame", "pandas", (2, 1)).DataFrame(columns)
-        return frame
-
-
-def _too_few(models: Sequence[str], keys: Sequence[tuple[str, str]], scores: Array) -> str:
-    """Which model has scores for how many items of which tasks, where too few items are common to all."""
-    tasks = np.array([task for task, _ in keys], dtype=object)
-    there = ~np.isnan(scores)
-    held = []
-    for model, scored in zip(models[:_MOST_MODELS], there.T, strict=False):
-        counts = Counter(tasks[scored].tolist())
-        shown = listed([f"{count} of {task}" for task, count in counts.items()], most=3, quote=str)
-        held.append(f"{model!r} has {shown if counts else 'none'}")
-    if len(models) > _MOST_MODELS:
-        held.append(f"{len(models) - _MOST_MODELS} more models")
-    of_models = [set(tasks[scored].tolist()) for scored in there.T]
-    same = "items of these tasks" if all(each == of_models[0] for each in of_models) else "tasks"
-    return (
-        f"paths: expected at least {FEWEST_ITEMS} items that every model has, got {int(there.all(axis=1).sum())}: "
-        f"{'; '.join(held)}; evaluate all models on the same {same}, or leave out a model"
-    )
 
 
 def read_evals(
@@ -192,7 +45,7 @@ def read_evals(
     filter: str | None = None,
     runs: str = "newest",
     allow_different: Any = (),
-) -> Evals:
+) -> Scores:
     """Read logs of lm-evaluation-harness, Inspect, HELM or every-eval-ever, of any number of models and tasks.
 
     Args:
@@ -210,6 +63,10 @@ def read_evals(
 
     Items are known by their task and their own name or number. Where the logs have a hash of the question, or the
     question, it must be the same in all of them. In a folder, runs that did not finish are left out.
+
+    Returns:
+        `Scores`: a row for each item that a log names, NaN where a model has no score for it. Several tasks are
+        strata. Repetitions of an item are averaged.
     """
     for argument, value in (("metric", metric), ("filter", filter)):
         if value is not None and not is_text(value):
@@ -233,17 +90,37 @@ def read_evals(
     better, told = _direction(logs)
     unfinished, doubts = _unfinished(logs, left_out)
     different, unlike = differences(logs, allowed)
-    return Evals(
-        model=tuple(log.model for log in logs for _ in log.scores),
-        task=tuple(log.task for log in logs for _ in log.scores),
-        item=tuple(each.item for log in logs for each in log.scores),
-        score=np.array([each.score for log in logs for each in log.scores]),
-        epoch=np.array([each.epoch for log in logs for each in log.scores]),
-        metric=listed(list(dict.fromkeys(log.metric for log in logs)), quote=str),
+    metric = listed(list(dict.fromkeys(log.metric for log in logs)), quote=str)
+    return replace(
+        _as_scores(logs),
+        metric=metric,
         higher_is_better=better,
-        prompts={(log.task, each.item): each.prompt for log in logs for each in log.scores if each.prompt is not None},
-        notes=(*_notes(logs), *told, *of_runs, *unfinished, *different),
+        notes=(f"the score is {metric}", *_notes(logs), *told, *of_runs, *unfinished, *different),
         doubts=(*doubts, *unlike),
+    )
+
+
+def _as_scores(logs: Sequence[Log]) -> Scores:
+    """The mean scores of every model on every item of the logs."""
+    held: dict[str, dict[tuple[str, str], list[float]]] = {log.model: {} for log in logs}
+    prompts: dict[tuple[str, str], str | None] = {}
+    for log in logs:
+        for each in log.scores:
+            key = log.task, each.item
+            prompts[key] = each.prompt or prompts.get(key)
+            if each.score == each.score:  # not NaN
+                held[log.model].setdefault(key, []).append(each.score)
+    means = {model: {key: sum(some) / len(some) for key, some in items.items()} for model, items in held.items()}
+    values = [[of_model.get(key, np.nan) for of_model in means.values()] for key in prompts]
+    tasks = [task for task, _ in prompts]
+    return Scores(
+        tuple(held),
+        np.array(values, dtype=float).reshape(len(prompts), len(held)),
+        items=np.array([item for _, item in prompts], dtype=object),
+        strata=np.array(tasks) if len(set(tasks)) > 1 else None,
+        prompts=np.array(list(prompts.values()), dtype=object),
+        repeats=max((len(some) for items in held.values() for some in items.values()), default=1),
+        part=("task", "tasks"),
     )
 
 
