@@ -13,7 +13,7 @@ from relfit.checks import Compared, Estimated, Findings, run_checks, run_pair_ch
 from relfit.checks.robustness import pair_findings, with_scores_kept
 from relfit.compute.reduce import PATCH_ROWS
 from relfit.data.arrays import as_rows
-from relfit.data.boundary import INSTEAD
+from relfit.data.likelihoods import INSTEAD
 from relfit.data.load import Data, check_pair_names
 from relfit.data.models import Density, at_level
 from relfit.data.presets import PRESETS, apply_preset, as_preset

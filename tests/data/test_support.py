@@ -10,7 +10,7 @@ from scipy import special, stats
 import relfit
 from relfit import Density
 from relfit.data.adapters import adapt
-from relfit.data.boundary import ends
+from relfit.data.likelihoods import ends
 from relfit.data.support import Support
 from tests.refusals import refused
 

@@ -27,7 +27,7 @@ from relfit.cli.outputs import (
 )
 from relfit.cli.sections import DIRECTION, HTML, JSON, SEED, TITLE, SectionedCommand, opt, section
 from relfit.data.evals import RUNS
-from relfit.data.evals.settings import SETTINGS
+from relfit.data.evals.base import SETTINGS
 from relfit.data.scores import Scores, missing_doubt
 from relfit.stats.decision import CORRECTIONS
 from relfit.util.errors import InputError

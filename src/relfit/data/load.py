@@ -21,7 +21,6 @@ from relfit.compute.rows import parts
 from relfit.data.adapters import adapt
 from relfit.data.arrays import as_rows, checked_rows, device_of, resident_rows, spilled_rows
 from relfit.data.batches import gathered
-from relfit.data.boundary import check_target, ends, instead, refusal
 from relfit.data.columns import frame_columns, frame_names
 from relfit.data.encode import (
     Encode,
@@ -37,10 +36,14 @@ from relfit.data.files.base import column_positions, separator_hint
 from relfit.data.files.text import ROW_NUMBERS
 from relfit.data.likelihoods import (
     check_same_unit,
+    check_target,
+    ends,
     impossible_models,
+    instead,
     likelihood_copies,
     likelihood_notes,
     log_densities,
+    refusal,
     unseen_heights,
 )
 from relfit.data.models import Density, OutsideSupport, Sample, naming, score_copies, score_notes

@@ -15,12 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from relfit.data.evals.base import EvalFormat, Log, Wanted, first_bytes
+from relfit.data.evals.base import SETTINGS, EvalFormat, Log, Wanted, differences, first_bytes
 from relfit.data.evals.every_eval_ever import EVERY_EVAL_EVER
 from relfit.data.evals.helm import HELM
 from relfit.data.evals.inspect import INSPECT
 from relfit.data.evals.lm_eval import LM_EVAL
-from relfit.data.evals.settings import SETTINGS, differences
 from relfit.data.files.base import check_plain
 from relfit.data.metrics import told_direction
 from relfit.data.scores import Scores
