@@ -40,7 +40,7 @@ _HOMES = {
     "relfit.estimators.designs": ("Block", "Incomplete", "Linear"),
     "relfit.estimators.landmarks": ("Landmarks",),
     "relfit.estimators.locations": ("FSSD", "UME"),
-    "relfit.estimators.elpd": ("from_elpd",),
+    "relfit.estimators.likelihood": ("from_elpd",),
     "relfit.estimators.losses": ("from_losses",),
     "relfit.kernels.choice": ("Collection", "Select"),
     "relfit.kernels.composite": ("Decay", "MultiScale", "Tilted"),
@@ -85,8 +85,8 @@ if TYPE_CHECKING:
     from relfit.data.scores import Scores, scores
     from relfit.estimators.base import KSD, MMD, Complete, LogLikelihood
     from relfit.estimators.designs import Block, Incomplete, Linear
-    from relfit.estimators.elpd import from_elpd
     from relfit.estimators.landmarks import Landmarks
+    from relfit.estimators.likelihood import from_elpd
     from relfit.estimators.locations import FSSD, UME
     from relfit.estimators.losses import from_losses
     from relfit.kernels.choice import Collection, Select

@@ -11,8 +11,7 @@ import relfit
 from relfit.api import published
 from relfit.compute.reduce import Runtime
 from relfit.estimators import mmd
-from relfit.report.notebook import notebook_table
-from relfit.report.page import render_report
+from relfit.report.page import notebook_table, render_report
 
 KERNELS = [relfit.Gaussian(1.5), relfit.IMQ(), relfit.Polynomial(scale=0.5), relfit.Tilted(relfit.IMQ())]
 SMOOTH = [relfit.Gaussian(1.5), relfit.IMQ(), relfit.Gaussian(0.8) + relfit.IMQ(2.0), relfit.Tilted(relfit.IMQ())]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from relfit.features.convolutional import by_size
+from relfit.features.extractors import by_size
 from relfit.features.sources import decode
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.report.notebook import _TINTS
+from relfit.report.page import _TINTS
 from relfit.results.serial import Record
 from relfit.results.text import display
 from relfit.results.verdicts import Answer, Verdicts

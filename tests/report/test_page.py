@@ -12,8 +12,7 @@ import pytest
 
 import relfit
 from relfit.data.load import load
-from relfit.report.notebook import notebook_table
-from relfit.report.page import render_report
+from relfit.report.page import notebook_table, render_report
 from relfit.results.words import summary
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}

