@@ -14,7 +14,6 @@ import relfit
 from relfit.compute.memory import Budget
 from relfit.compute.rows import is_mapped
 from relfit.data.batches import gathered
-from relfit.data.tables import Table
 from relfit.util import progress as bars
 
 pytestmark = pytest.mark.usefixtures("as_a_fresh_process")
@@ -169,19 +168,6 @@ def test_frames_with_densities_or_a_preset_are_rows(scratch):
     expected = relfit.compare(frames[0], models, preset="kid", **options)
     result = relfit.compare(parts(frames[0]), {"a": parts(frames[1]), "b": frames[2]}, preset="kid", **options)
     assert np.array_equal(result.estimates, expected.estimates)
-
-
-def test_data_sets_of_hugging_face(tmp_path):
-    datasets = pytest.importorskip("datasets")
-    frame = frame_of(A)
-    for data in (datasets.Dataset.from_pandas(frame), datasets.Dataset.from_pandas(frame).to_iterable_dataset()):
-        for folder in (None, tmp_path):
-            table, _ = gathered("x", data, folder)
-            assert isinstance(table, Table)
-            assert np.array_equal(table.columns["x"].values, A[:, 0])
-            assert table.columns["kind"].present == {"high", "low"}
-    lists = datasets.Dataset.from_dict({"embedding": A.tolist()})
-    assert np.array_equal(gathered("x", lists)[0], A)
 
 
 def failing(rows):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from refusals import refused
-from scipy import integrate, stats
+from scipy import stats
 
 import relfit
 from relfit.data.adapters import adapt
@@ -17,15 +17,6 @@ def own_mean(model, x):
 @pytest.fixture
 def x(rng):
     return rng.normal(size=(150, 2)) @ np.array([[1.0, 0.3], [0.0, 0.7]]) + 0.5
-
-
-def test_a_bayesian_mixture_integrates_to_one(x):
-    """sklearn's own score_samples is a bound and no density; this one is the mixture that `sample` draws from."""
-    mixture = pytest.importorskip("sklearn.mixture", reason="scikit-learn is not installed")
-    density = adapt(mixture.BayesianGaussianMixture(n_components=2, random_state=0).fit(x[:, :1]), 1)
-    total, _ = integrate.quad(lambda t: float(np.exp(density.log_probs(np.array([[t]]))[0])), -30, 30, points=[0, 1])
-    assert density.normalised
-    assert total == pytest.approx(1.0, abs=1e-7)
 
 
 ONE = [

@@ -104,15 +104,6 @@ def test_the_model_is_left_as_it_was(x):
     assert torch.is_grad_enabled()
 
 
-def test_gradients_are_taken_even_where_the_caller_switched_them_off(x):
-    model = Energy()
-    expected = adapt(model, 2).scores(x)
-    with torch.no_grad():
-        np.testing.assert_array_equal(adapt(model, 2).scores(x), expected)
-    with torch.inference_mode():
-        np.testing.assert_array_equal(adapt(model, 2).scores(x), expected)
-
-
 def test_the_models_own_precision_is_used_and_said(x):
     model = Energy(torch.float32).eval()
     density = adapt(model, 2)

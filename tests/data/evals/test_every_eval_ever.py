@@ -99,12 +99,3 @@ def test_an_item_twice_and_a_model_twice(tmp_path):
 )
 def test_samples_of_another_kind(tmp_path, values, message):
     assert message in refusal(write(tmp_path / "1.jsonl", [{**sample("a", "q1", 1.0), **values}]))
-
-
-@pytest.mark.parametrize(
-    "contents", ["[]", '{"evaluation_results": 3}', '{"evaluation_results": [3, {"metric_config": []}]}']
-)
-def test_a_file_about_the_run_of_another_kind_is_not_used(tmp_path, contents):
-    (tmp_path / "1.json").write_text(contents)
-    odd = {"evaluation_result_id": [1], "sample_hash": {}, "input": 3}
-    assert read_evals(write(tmp_path / "1.jsonl", [{**sample("a", "q1", 1.0), **odd}])).metric == "score"

@@ -1,23 +1,26 @@
-"""The same scores have the same answer, whichever way they come; `test_routes` is the same for rows of samples.
+"""The same scores have the same answer, whichever way they come; `routes` is the same for rows of samples.
 
 An example draws a small table of scores with what makes them awkward (ties, gaps, copies, tiny and huge numbers, odd
 keys) and two of the `ROUTES`. Each must agree with the plain one, a wide pandas frame: the same means, differences,
 p-values, verdicts and notes, or the same refusal. A route is a function of a `Problem` that gives an `answer`, without
-the entries that it cannot know, or None where it does not apply. ``RELFIT_ROUTES=20000 pytest -n 0
-tests/properties/test_score_routes.py`` draws that many new examples.
+the entries that it cannot know, or None where it does not apply.
+
+python -m tools.score_routes [EXAMPLES]
 """
 
 import contextlib
 import io
 import json
-import os
 import re
+import sys
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import pytest
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
@@ -25,9 +28,6 @@ import relfit
 from relfit.cli import main
 from relfit.util.errors import InputError
 
-pd, pl, pa = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
-
-LONG = int(os.environ.get("RELFIT_ROUTES", "0"))
 HOW = {"deadline": None, "phases": [Phase.generate, Phase.shrink], "suppress_health_check": list(HealthCheck)}
 NAMES = ["m·0", "é/1", "a, b"]
 # n scores of three models by their kind.
@@ -293,9 +293,8 @@ def agree(plain, other):
         )
 
 
-@settings(max_examples=LONG or 40, derandomize=not LONG, database=None, **HOW)
-@given(problems(), st.lists(st.sampled_from(sorted(ROUTES)), min_size=2, max_size=2, unique=True))
-def test_every_route_of_scores_has_the_same_answer(problem, routes):
+def agreeing(problem, routes):
+    """Fail where one of the routes has another answer than a wide frame."""
     with tempfile.TemporaryDirectory() as place:
         plain = wide(problem)
         note(f"plain: {plain}")
@@ -383,9 +382,8 @@ MONITORED = {
 }
 
 
-@settings(max_examples=LONG // 4 or 20, derandomize=not LONG, database=None, **HOW)
-@given(problems().filter(lambda p: 1e-150 < np.nanmax(np.abs(p.scores)) < 1e150), st.sampled_from(sorted(MONITORED)))
-def test_every_route_of_a_monitor_has_the_same_answer(problem, route):
+def monitors_agreeing(problem, route):
+    """Fail where a route to the monitor has another answer than all items at once."""
     problem = replace(problem, stratum=None, group=None)
     with tempfile.TemporaryDirectory() as place:
         first, second = (replace(problem, folder=Path(tempfile.mkdtemp(dir=place))) for _ in range(2))
@@ -393,3 +391,22 @@ def test_every_route_of_a_monitor_has_the_same_answer(problem, route):
         note(f"plain: {plain}\n{route}: {found}")
         for key, numbers in found.items():
             np.testing.assert_allclose(numbers, plain[key], rtol=1e-6, atol=1e-9)
+
+
+def of_moderate_size(problem):
+    """True where a monitor can have bounds for the scores."""
+    return 1e-150 < np.nanmax(np.abs(problem.scores)) < 1e150
+
+
+def check(examples, fixed):
+    """Try so many tables, and half as many in a monitor; the same ones every time if `fixed`."""
+    two = st.lists(st.sampled_from(sorted(ROUTES)), min_size=2, max_size=2, unique=True)
+    one = st.sampled_from(sorted(MONITORED))
+    how = {"derandomize": fixed, "database": None, **HOW}
+    settings(max_examples=examples, **how)(given(problems(), two)(agreeing))()
+    watched_problems = problems().filter(of_moderate_size)
+    settings(max_examples=examples // 2, **how)(given(watched_problems, one)(monitors_agreeing))()
+
+
+if __name__ == "__main__":
+    check(int(sys.argv[1]) if sys.argv[1:] else 8_000, fixed=False)
