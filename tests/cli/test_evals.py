@@ -125,8 +125,8 @@ def test_models_with_other_items_of_the_same_tasks(capsys, tmp_path):
         write_log(tmp_path, f"m{k}", [1, 0] * 20, first=100 * k)
     status, _, err = run(capsys, tmp_path)
     assert status == 2
-    shown = "; ".join(f"'m{k}' has 40" for k in range(8))
-    assert f"{shown}; score all models on the same items, or leave out a model" in err
+    shown = ", ".join(f"'m{k}' has 40" for k in range(7))
+    assert f"{shown} and 'm7' has 40; score all models on the same items, or leave out a model" in err
 
 
 def test_both_directions_can_be_given(capsys):

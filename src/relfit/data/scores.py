@@ -11,7 +11,6 @@ import inspect
 import math
 import re
 import shlex
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -680,16 +679,10 @@ def _without_missing(table: Scores, max_missing: float) -> Scores:
 
 
 def _held(table: Scores) -> str:
-    """How many items each model has a score for, in which strata."""
-    held = []
-    for name, column in zip(table.names[:_MOST_NAMES], table.values.T, strict=False):
-        there = ~np.isnan(column)
-        shown = str(int(there.sum()))
-        if table.strata is not None:
-            counts = Counter(table.strata[there].tolist())
-            shown = listed([f"{count} of {as_text(part)}" for part, count in counts.items()], most=3, quote=str)
-        held.append(f"{name!r} has {shown or 'none'}")
-    return "; ".join(held)
+    """How many items each model has a score for."""
+    counts = (~np.isnan(table.values)).sum(axis=0).tolist()
+    held = [f"{name!r} has {count}" for name, count in zip(table.names, counts, strict=True)]
+    return listed(held, most=_MOST_NAMES, quote=str)
 
 
 def _items_were(count: int) -> str:

@@ -387,9 +387,9 @@ def _cells(where: str, name: str, values: Any, as_text: bool, as_keys: bool) -> 
         word = str(kind).partition("(")[0]
         if kind.is_numeric():
             ends = (series.min(), series.max()) if kind.is_integer() else ()
-            cells = _numbers(np.asarray(series.to_numpy()).astype(np.float64), ends)
-            if not (as_keys and cells.whole):
-                return cells
+            numbers = _numbers(np.asarray(series.to_numpy()).astype(np.float64), ends)
+            if not (as_keys and numbers.whole):
+                return numbers
         if word in ("Date", "Datetime"):
             return Cells("date", _seconds(series.dt.timestamp("us")))
         if word == "Duration":
@@ -398,18 +398,19 @@ def _cells(where: str, name: str, values: Any, as_text: bool, as_keys: bool) -> 
         values = series.to_list()
     elif isinstance(values, np.ndarray) and values.dtype.kind in "iuf" and values.ndim == 1:
         ends = (values.min(), values.max()) if len(values) and values.dtype.kind != "f" else ()
-        cells = _numbers(values.astype(np.float64), ends)
-        if not (as_keys and cells.whole):
-            return cells
+        numbers = _numbers(values.astype(np.float64), ends)
+        if not (as_keys and numbers.whole):
+            return numbers
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise InputError(f"{where}: expected a sequence of cells in column {name!r}, got {reprlib.repr(values)}")
-    known: dict[Any, int] = {}
+    cells = list(values)
     try:
-        codes = (-1 if is_missing(cell) else known.setdefault(cell, len(known)) for cell in values)
-        places = np.fromiter(codes, np.intp)
+        differ = [cell for cell in dict.fromkeys(cells) if not is_missing(cell)]
     except TypeError:
         raise InputError(f"{where}: expected numbers, dates or text in column {name!r}, got other objects") from None
-    return _classified(where, name, places, list(known), as_text, as_keys)
+    place = {cell: k for k, cell in enumerate(differ)}
+    places = np.fromiter(map(place.get, cells, itertools.repeat(-1)), np.intp, len(cells))
+    return _classified(where, name, places, differ, as_text, as_keys)
 
 
 def _seconds(micros: Any) -> Array:
