@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from relfit.monitor.result import MonitorResult, header, notes, summary, table
-from relfit.report.figures import Scale, scale_of, signed
+from relfit.report.figures import Frame, Scale, scale_of, signed
 from relfit.report.gate import Gate
 from relfit.report.page import LONGEST_LABEL, environment
 from relfit.results.table import short_names
@@ -56,15 +56,16 @@ def _evidence(history: Sequence[MonitorResult], names: Sequence[str]) -> dict[st
         place = history[-1].names.index(name)
         logs = [float(result.log_evalue[place]) / math.log(10.0) for result in history]
         curves.append([min(max(value, _LEAST), _MOST) for value in logs])
-    up = scale_of([level, 0.0, *(value for curve in curves for value in curve)])
     items = [result.items for result in history]
-    picture = _picture(items, up, 600.0, 240.0)
-    picture["y_ticks"] = [(_y(up, at, 240.0), f"{10.0**at:g}") for at in up.ticks() if at.is_integer()]
-    drawn = [_path(items, curve, up, 600.0, 240.0) for curve in curves]
+    up = scale_of([level, 0.0, *(value for curve in curves for value in curve)])
+    frame = Frame(600.0, 240.0, Scale(0.0, items[-1]), up)
+    powers = [at for at in up.ticks() if at.is_integer()]
+    drawn = [frame.path(items, curve) for curve in curves]
     return {
-        **picture,
+        **frame.axes(),
+        "y_ticks": [(y, f"{10.0**at:g}") for y, at in zip(frame.y(powers).round(1), powers, strict=True)],
         "curves": list(zip(short_names(names, LONGEST_LABEL), drawn, strict=True)),
-        "line": _y(up, level, 240.0),
+        "line": round(float(frame.y([level])[0]), 1),
     }
 
 
@@ -74,35 +75,14 @@ def _band(history: Sequence[MonitorResult], name: str, best: str) -> dict[str, A
     low, high = ([float(getattr(result, side)[i, j]) for result in history] for side in ("lower", "upper"))
     # The first limits are as wide as the bounds: what came later decides the scale.
     later = len(history) // 10
-    up = scale_of([0.0, *low[later:], *high[later:]])
     items = [result.items for result in history]
-    size = (260.0, 160.0)
+    frame = Frame(260.0, 160.0, Scale(0.0, items[-1]), scale_of([0.0, *low[later:], *high[later:]]))
     middle = [float(result.difference[i, j]) if result.common[i, j] else 0.0 for result in history]
     return {
-        **_picture(items, up, *size),
+        **frame.axes(),
         "name": short_names([name], LONGEST_LABEL)[0],
-        "area": f"{_path(items, low, up, *size)}L{_path(items[::-1], high[::-1], up, *size, last=items[-1])[1:]}Z",
-        "line": _path(items, middle, up, *size),
-        "zero": _y(up, 0.0, size[1]),
+        "area": f"{frame.path([*items, *items[::-1]], [*low, *high[::-1]])}Z",
+        "line": frame.path(items, middle),
+        "zero": round(float(frame.y([0.0])[0]), 1),
         "words": f"{signed(f'{low[-1]:.3g}')} to {signed(f'{high[-1]:.3g}')}",
     }
-
-
-def _picture(items: Sequence[int], up: Scale, width: float, height: float) -> dict[str, Any]:
-    """The frame and the axes of a picture."""
-    return {
-        "width": width,
-        "height": height,
-        "x_ticks": [(round(at * width / 100.0, 1), label) for at, label in Scale(0.0, items[-1]).labels(4)],
-        "y_ticks": [(round(height * (1.0 - at / 100.0), 1), label) for at, label in up.labels(4)],
-    }
-
-
-def _path(xs: Sequence[int], ys: Sequence[float], up: Scale, width: float, height: float, last: int = 0) -> str:
-    across = Scale(0.0, last or xs[-1])
-    points = (f"{across.at(x) * width / 100.0:.1f} {_y(up, y, height)}" for x, y in zip(xs, ys, strict=True))
-    return "M" + "L".join(points)
-
-
-def _y(up: Scale, value: float, height: float) -> float:
-    return round(height * (1.0 - up.at(value) / 100.0), 1)

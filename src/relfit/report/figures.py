@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -16,6 +17,7 @@ from scipy.special import ndtri
 from relfit.results.comparison import Comparison
 from relfit.results.table import common_power, scaled_format
 from relfit.results.words import kind_of
+from relfit.util.arrays import Array
 
 # Round steps between ticks, and the margin of an axis as a part of it.
 _ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)
@@ -59,6 +61,50 @@ class Scale:
         ticks = self.ticks(most)
         unit = 10.0**power
         return list(zip(map(self.at, ticks), tick_labels([tick / unit for tick in ticks]), strict=True))
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A picture `width` wide and `height` high, with the scales of its axes."""
+
+    width: float
+    height: float
+    across: Scale
+    up: Scale
+
+    def x(self, values: Sequence[float] | Array) -> Array:
+        """Where the values stand, from the left."""
+        return self.width / 100.0 * np.array([self.across.at(value) for value in values])
+
+    def y(self, values: Sequence[float] | Array) -> Array:
+        """Where the values stand, from the top."""
+        return self.height * (1.0 - np.array([self.up.at(value) for value in values]) / 100.0)
+
+    def path(self, xs: Sequence[float] | Array, ys: Sequence[float] | Array) -> str:
+        """The line through these points."""
+        return svg_path(self.x(xs), self.y(ys))
+
+    def axes(self, across: int = 4, up: int = 4) -> dict[str, Any]:
+        """The size, and at most so many ticks along each axis: where they stand, with their labels."""
+        below = self.across.labels(across)
+        beside = self.up.labels(up)
+        return {
+            "width": self.width,
+            "height": self.height,
+            "x_ticks": [(round(self.width * at / 100.0, 1), label) for at, label in below],
+            "y_ticks": [(round(self.height * (1.0 - at / 100.0), 1), label) for at, label in beside],
+        }
+
+
+def svg_path(x: Array, y: Array) -> str:
+    """A line through points of a picture; those that are drawn at one place are one.
+
+    >>> svg_path(np.array([0.0, 0.01, 2.5]), np.array([1.0, 1.0, 3.0]))
+    'M0 1L2.5 3'
+    """
+    corners = [f"{a:.1f} {b:.1f}".replace(".0 ", " ").removesuffix(".0") for a, b in zip(x, y, strict=True)]
+    kept = [corner for k, corner in enumerate(corners) if k == 0 or corner != corners[k - 1]]
+    return "M" + "L".join(kept)
 
 
 def scale_of(values: list[float]) -> Scale:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from relfit.data.models import scores_of
 from relfit.estimators.pairkernel import PairKernel
 from relfit.kernels.base import Kernel
 from relfit.kernels.standard import Gaussian
-from relfit.report.figures import Scale, signed
+from relfit.report.figures import Frame, Scale, signed, svg_path
 from relfit.report.recall import Recalled, View, chosen_view, plain_view
 from relfit.results.comparison import Comparison
 from relfit.results.table import number_format, short_names
@@ -54,8 +54,6 @@ LONGEST_AXIS = 54
 # Pictures of more models are left out, from the middle of the table. So many rows are named for each.
 MOST_MODELS = 6
 _ROWS_NAMED = 3
-# Where coordinates stand along a side of the picture.
-Placed = Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
@@ -301,29 +299,18 @@ def drawing(landscape: Landscape, largest: float) -> dict[str, Any]:
     There are `bands` (a class for the colour, and a path), other paths, and ticks: where they stand, with their labels.
     """
     grid = landscape.grid
-    plane = len(landscape.grid) == 2
-    length = HEIGHT if plane else LINE_HEIGHT
+    plane = len(grid) == 2
     across = Scale(float(grid[0][0]), float(grid[0][-1]))
     if plane:
-        up = Scale(float(grid[1][0]), float(grid[1][-1]))
+        frame = Frame(WIDTH, HEIGHT, across, Scale(float(grid[1][0]), float(grid[1][-1])))
     else:
         reach = max(largest, float(np.abs(landscape.values).max(initial=0.0))) or 1.0
-        up = Scale(-1.05 * reach, 1.05 * reach)
-
-    def x(values: Array) -> Array:
-        return np.array([across.at(float(v)) for v in values]) * WIDTH / 100.0
-
-    def y(values: Array) -> Array:
-        return length - np.array([up.at(float(v)) for v in values]) * length / 100.0
-
+        frame = Frame(WIDTH, LINE_HEIGHT, across, Scale(-1.05 * reach, 1.05 * reach))
     return {
         "name": landscape.name,
         "labels": short_names(landscape.view.labels, LONGEST_AXIS),
-        "width": WIDTH,
-        "height": length,
-        "x_ticks": [(round(at * WIDTH / 100.0, 1), label) for at, label in across.labels(4)],
-        "y_ticks": [(length - round(at * length / 100.0, 1), label) for at, label in up.labels(4 if plane else 5)],
-        **(_plane(landscape, largest, x, y) if plane else _curve(landscape, x, y)),
+        **frame.axes(4, 4 if plane else 5),
+        **(_plane(landscape, largest, frame) if plane else _curve(landscape, frame)),
     }
 
 
@@ -337,10 +324,10 @@ def largest_difference(landscapes: Sequence[Landscape]) -> float:
     return max((float(np.abs(each.values[each.clear]).max(initial=0.0)) for each in landscapes), default=0.0)
 
 
-def _plane(landscape: Landscape, largest: float, x: Placed, y: Placed) -> dict[str, Any]:
+def _plane(landscape: Landscape, largest: float, frame: Frame) -> dict[str, Any]:
     (first, second) = landscape.grid
     points = landscape.points
-    corners = x(first), y(second)
+    corners = frame.x(first), frame.y(second)
     bands = []
     if largest > 0.0:
         steps = [*colour_steps(largest)[:-1], np.inf]
@@ -350,7 +337,7 @@ def _plane(landscape: Landscape, largest: float, x: Placed, y: Placed) -> dict[s
     noise = np.full_like(landscape.values, 9.0)
     np.divide(np.abs(landscape.values), landscape.errors, where=landscape.errors > 0.0, out=noise)
     inside = [first[0] <= a <= first[-1] and second[0] <= b <= second[-1] for a, b in points]
-    marks = zip(x(points[inside, 0]), y(points[inside, 1]), strict=True)
+    marks = zip(frame.x(points[inside, 0]), frame.y(points[inside, 1]), strict=True)
     return {
         "bands": [(name, path) for name, path in bands if path],
         "unclear": _filled(contour_generator(*corners, noise, fill_type=FillType.OuterOffset), -1.0, CLEAR),
@@ -360,36 +347,31 @@ def _plane(landscape: Landscape, largest: float, x: Placed, y: Placed) -> dict[s
     }
 
 
-def _curve(landscape: Landscape, x: Placed, y: Placed) -> dict[str, Any]:
-    at = x(landscape.grid[0])
-    zero = float(y(np.zeros(1))[0])
+def _curve(landscape: Landscape, frame: Frame) -> dict[str, Any]:
+    at = frame.x(landscape.grid[0])
+    zero = float(frame.y([0.0])[0])
     spread = CLEAR * landscape.errors
     shown = np.where(landscape.clear, landscape.values, 0.0)
     around = np.concatenate([at[:1], at, at[-1:]])
     return {
         "bands": [
-            (name, _path(around, np.concatenate([[zero], y(side), [zero]])) + "z")
+            (name, svg_path(around, np.concatenate([[zero], frame.y(side), [zero]])) + "z")
             for name, side in (("p4", np.maximum(shown, 0.0)), ("n4", np.minimum(shown, 0.0)))
         ],
-        "unclear": _path(np.concatenate([at, at[::-1]]), np.concatenate([y(spread), y(-spread)[::-1]])) + "z",
-        "points": "".join(f"M{mark:.1f} {LINE_HEIGHT - 3:.0f}h0" for mark in x(landscape.points[:, 0])),
-        "line": _path(at, y(landscape.values)),
+        "unclear": svg_path(np.concatenate([at, at[::-1]]), np.concatenate([frame.y(spread), frame.y(-spread)[::-1]]))
+        + "z",
+        "points": "".join(f"M{mark:.1f} {LINE_HEIGHT - 3:.0f}h0" for mark in frame.x(landscape.points[:, 0])),
+        "line": svg_path(at, frame.y(landscape.values)),
         "zero": zero,
     }
 
 
 def _filled(fields: Any, low: float, high: float) -> str:
     return "".join(
-        _path(polygon[a:b, 0], polygon[a:b, 1]) + "z"
+        svg_path(polygon[a:b, 0], polygon[a:b, 1]) + "z"
         for polygon, cuts in zip(*fields.filled(low, high), strict=True)
         for a, b in itertools.pairwise(cuts)
     )
-
-
-def _path(x: Array, y: Array) -> str:
-    corners = [f"{a:.1f} {b:.1f}".replace(".0 ", " ").removesuffix(".0") for a, b in zip(x, y, strict=True)]
-    kept = [corner for k, corner in enumerate(corners) if k == 0 or corner != corners[k - 1]]
-    return "M" + "L".join(kept)
 
 
 def pictured(comparison: Comparison) -> list[str]:
