@@ -58,7 +58,8 @@ class Points:
     ``x.left @ y.right`` of two prepared samples, (n, d+2) and (d+2, m), is ``q r²`` directly (or x·y). `rows` are the
     centred rows themselves, used instead where the product would lose digits (`by_differences`). All are arrays of the
     backend's library; for torch, all three are the rows, and `largest` is their largest squared norm. `single` is left
-    and right in float32, if they were asked for. `operands` is for a backend to keep what it makes of the rows.
+    and right in float32, if they were asked for. `start` is the number of the first row. `operands` is for a backend to
+    keep what it makes of the rows.
     """
 
     rows: Any
@@ -67,6 +68,7 @@ class Points:
     by_differences: bool
     largest: float = 0.0
     single: tuple[Any, Any] | None = None
+    start: int = 0
     operands: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:
@@ -77,7 +79,8 @@ class Points:
             return self
         single = None if self.single is None else (self.single[0][block], self.single[1][:, block])
         sides = self.left[block], self.right[:, block]
-        return Points(self.rows[block], *sides, self.by_differences, self.largest, single)
+        start = self.start + block.indices(len(self))[0]
+        return Points(self.rows[block], *sides, self.by_differences, self.largest, single, start)
 
 
 @dataclass(frozen=True)
@@ -248,9 +251,7 @@ class NumpyBackend:
         return Points(rows, left, right, far, single=single)
 
     def block_sums(self, block: Job) -> Products:
-        operands = self.operands(
-            block, np.float32 if self.precision == "single" and _fits_single(block) else np.float64
-        )
+        operands = self.operands(block, np.float32 if self.precision == "single" and fits_single(block) else np.float64)
         products = operands.products()
         for sums, sides in ((products.rows, operands.right), (products.columns, operands.left)):
             for w, (_, scale) in sides.items():
@@ -258,8 +259,8 @@ class NumpyBackend:
                     sums[w] *= scale
         return products
 
-    def operands(self, block: Job, dtype: Any) -> _Operands:
-        return _Operands(block, dtype)
+    def operands(self, block: Job, dtype: Any) -> Operands:
+        return Operands(block, dtype)
 
 
 @dataclass(frozen=True)
@@ -273,8 +274,8 @@ class NumbaBackend(NumpyBackend):
     def name(self) -> str:
         return "numba" if self.precision == "double" else "numba (float32)"
 
-    def operands(self, block: Job, dtype: Any) -> _Operands:
-        return _Operands(block, dtype) if numba_problem() else _FusedOperands(block, dtype)
+    def operands(self, block: Job, dtype: Any) -> Operands:
+        return Operands(block, dtype) if numba_problem() else _FusedOperands(block, dtype)
 
 
 @cache
@@ -288,7 +289,7 @@ def numba_problem() -> str:
     try:
         # Numba warns of environment variables that it cannot read.
         with without_warnings:
-            sums, exact = (kind(job, np.float64).products() for kind in (_FusedOperands, _Operands))
+            sums, exact = (kind(job, np.float64).products() for kind in (_FusedOperands, Operands))
     except Exception as error:  # noqa: BLE001  (a compiler may fail in any way)
         return f"numba does not work here ({type(error).__name__}: {first_line(error)})"
     off = np.abs(sums.rows["phi"] / exact.rows["phi"] - 1.0).max() + abs(sums.squares / exact.squares - 1.0)
@@ -362,7 +363,7 @@ def _side(side: Array, dtype: Any) -> _Side:
     return (side / scale).astype(np.float32), np.asarray(scale)[..., None]
 
 
-class _Operands:
+class Operands:
     """A block's operands in the working precision, prepared once for all tiles."""
 
     def __init__(self, block: Job, dtype: Any) -> None:
@@ -374,15 +375,17 @@ class _Operands:
         self.x, self.y = (part.astype(dtype, copy=False) for part in (x, y))
         self.right, self.left = ({w: _side(b, dtype) for w, b in sides.items()} for sides in (block.right, block.left))
         columns = max(math.prod(side.shape[1:]) for side in block.sides)
-        if block.kernel.unit_rate is not None and columns >= MANY_COLUMNS:
+        self.height, self.width = self.tile_sizes(dtype, columns)
+        size = self.height * self.width
+        self.tile, self.out, self.tiles = _scratch.arrays(dtype, size, columns * self.width, self.more_tiles() * size)
+
+    def tile_sizes(self, dtype: Any, columns: int) -> tuple[int, int]:
+        """Rows and columns of a tile."""
+        if self.block.kernel.unit_rate is not None and columns >= MANY_COLUMNS:
             # Strips: adding up the products of square tiles would cost noticeable time. Kernels other than the
             # Gaussian need several tiles at once, which are kept small.
-            self.width = max(TILE, len(self.across))
-        else:
-            self.width = TILE if dtype == np.float64 else 2 * TILE
-        self.tile, self.out, self.tiles = _scratch.arrays(
-            dtype, TILE * self.width, columns * self.width, self.more_tiles() * TILE * self.width
-        )
+            return TILE, max(TILE, len(self.across))
+        return TILE, TILE if dtype == np.float64 else 2 * TILE
 
     def more_tiles(self) -> int:
         """The number of tiles needed besides that of the argument."""
@@ -428,10 +431,10 @@ class _Operands:
 
     def products(self) -> Products:
         """The products of the block, with columns still divided by their scale."""
-        return add_up_tiles(self.block, self, TILE, self.width, lambda phi: float(phi.ravel() @ phi.ravel()))
+        return add_up_tiles(self.block, self, self.height, self.width, lambda phi: float(phi.ravel() @ phi.ravel()))
 
 
-class _FusedOperands(_Operands):
+class _FusedOperands(Operands):
     """The same with compiled passes: products with vectors in one pass over each tile, others by BLAS."""
 
     def __init__(self, block: Job, dtype: Any) -> None:
@@ -470,7 +473,7 @@ class _FusedOperands(_Operands):
             left, columns = self.left["phi"][0], products.columns["phi"]
         else:
             left, columns = np.zeros(len(block.x), right.dtype), np.zeros(len(block.across))
-        for i, j in _tiles(block, TILE, self.width):
+        for i, j in _tiles(block, self.height, self.width):
             tile, upper = self.argument(i, j), symmetric and i == j
             tile = tile if gaussian else self.values(tile)["phi"]
             if not upper:
@@ -482,18 +485,22 @@ class _FusedOperands(_Operands):
         return products
 
 
-def _fits_single(block: Job) -> bool:
-    """True if float32 tiles keep enough digits: distances come from a product and are not too long for the kernel."""
+def fits_single(block: Job, length: float | None = None) -> bool:
+    """True if float32 tiles keep enough digits: distances come from a product and are not too long for the kernel.
+
+    `length` is that of the kernel, unless the points are prepared for another one.
+    """
     kernel = block.kernel
     if kernel.variable == "dot" or block.x.by_differences or block.across.by_differences:
         return False
-    if kernel.unit_rate is None and not SINGLE_LENGTHS[0] < kernel.length < SINGLE_LENGTHS[1]:
+    length = kernel.length if length is None else length
+    if kernel.unit_rate is None and not SINGLE_LENGTHS[0] < length < SINGLE_LENGTHS[1]:
         return False
     unit, rate = length_unit(kernel)
     # The last row of the prepared columns is q‖x‖².
     norm = max(float(np.abs(points.right[-1]).max(initial=0.0)) for points in (block.x, block.across))
     ratio = LARGEST_SINGLE_RATIO if all((side == 1.0).all() for side in block.sides) else LARGEST_WITH_SIDES
-    return norm <= ratio * abs(rate) * (kernel.length / unit) ** 2
+    return norm <= ratio * abs(rate) * (length / unit) ** 2
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ class TorchBackend:
 
 
 class _Operands:
-    # See `relfit.compute.backend._Operands`.
+    # See `relfit.compute.backend.Operands`.
     def __init__(self, block: Job, dtype: Any) -> None:
         import torch
 
