@@ -1,7 +1,6 @@
 """--columns, --rows, --verbose and --quiet of `relfit compare` and `relfit pair`."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -77,18 +76,6 @@ def test_columns_refused(data, capsys, columns, said):
 
 
 # --- rows
-
-
-def test_the_rows_are_those_of_the_stream(data, capsys):
-    """Without replacement, from the stream of its purpose: rows taken by hand give the same answer."""
-    chosen = {name: stream(5, "rows", "models").choice(150, 60, replace=False) for name in ("gpt", "claude")}
-    chosen["human"] = stream(5, "rows", "reference").choice(150, 60, replace=False)
-    assert all(len(set(rows)) == 60 for rows in chosen.values())
-    taken = {name: data[name][np.sort(rows)] for name, rows in chosen.items()}
-    expected = relfit.compare(taken.pop("human"), taken, rng=5)
-    printed = relfit.Comparison.from_dict(_json(capsys, *_compare(), "--rows", "60", "--seed", "5"))
-    assert printed.reference == "human.npy"
-    assert replace(printed, warnings=printed.warnings[1:], reference=None).to_dict() == expected.to_dict()
 
 
 @pytest.mark.parametrize("dependence", ["independent", "shared", "paired"])

@@ -51,19 +51,6 @@ def test_code_is_not_run_unless_allowed(folder, capsys):
     assert main(["rerun", "result.json", "--run-code"]) == 0
 
 
-def test_draws_are_whitened_again(folder, capsys):
-    """The record holds how; a rerun finds the same, and so does one of draws that were left as they are."""
-    dim = np.load("ref.npy").shape[1]
-    (folder / "own.py").write_text(f"import relfit\nt = relfit.Density(score=lambda x: -x, dim={dim})\n")
-    for option, scale in (("whiten", "whiten"), ("none", None)):
-        args = ["compare", "own.py:t", "near.npy", "far.npy", "--json", "result.json"]
-        assert main([*args, *(["--scale", option] if option == "none" else [])]) == 0
-        encoding = json.loads((folder / "result.json").read_text())["encoding"]
-        assert (encoding and encoding["scale"]) == scale
-        assert main(["rerun", "result.json", "--run-code"]) == 0
-        assert "Agrees: every number is the same." in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("edit", [{"alpha": 1e-30}, {"worse": [False, False]}, {"worse": [True, True]}])
 @pytest.mark.parametrize("command", ["report", "rerun"])
 def test_verdicts_that_are_not_those_of_alpha(folder, capsys, edit, command):

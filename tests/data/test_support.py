@@ -11,7 +11,6 @@ import relfit
 from relfit import Density
 from relfit.data.adapters import adapt
 from relfit.data.likelihoods import ends
-from relfit.data.support import Support
 from tests.refusals import refused
 
 WITH_EDGES = {
@@ -208,18 +207,6 @@ def test_no_density_on_the_whole_space_is_refused(rng, d, n):
         warnings.simplefilter("error")
         for x in data.values():
             assert ends(smooth(d), x) == []
-
-
-def test_functions_that_cannot_be_searched_are_left_alone(rng):
-    x = rng.exponential(size=(50, 1))
-
-    def only_these(rows):
-        if len(rows) != len(x):
-            raise ValueError("other rows")
-        return -rows[:, 0]
-
-    assert ends({"strict": Density(log_prob=only_these), "score": Density(score=lambda x: -x)}, x) == []
-    assert ends({"mass": Density(log_prob=in_box, support=Support(discrete=True))}, x) == []
 
 
 def test_a_target_that_ends_among_the_draws_is_refused(rng):

@@ -102,14 +102,6 @@ def test_the_covariance_of_regular_designs_is_unbiased(n, pairs):
     np.testing.assert_allclose(np.mean(estimates, axis=0), np.cov(np.array(values).T, bias=True), atol=1e-13)
 
 
-def test_the_covariance_of_disjoint_pairs_is_that_of_their_values(rng):
-    """q = 1: every row is in one pair, and V = C/(M−1) = cov(h)/M, the linear estimator's."""
-    h = rng.normal(size=(15, 3))
-    psi = Psi(centred(np.repeat(h, 2, axis=0)))
-    got = designs.regular_covariance(psi.covariance(), np.cov(h.T, bias=True), 30, 15)
-    np.testing.assert_allclose(got, np.cov(h.T) / 15, rtol=1e-12)
-
-
 @pytest.mark.parametrize(("size", "blocks"), [(2, 6), (3, 4), (5, 2), (12, 3)])
 def test_block_values_by_a_plain_loop(size, blocks, rng, monkeypatch):
     monkeypatch.setattr(designs, "WINDOW_ROWS", 16)

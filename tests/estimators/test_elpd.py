@@ -37,26 +37,6 @@ def test_differences_are_those_of_arviz():
     check_like_compare(GOLDEN["elpd_i"], GOLDEN["compare"])
 
 
-def test_beside_arviz_itself(rng):
-    stats = pytest.importorskip("arviz_stats")
-    base = pytest.importorskip("arviz_base")
-    pytest.importorskip("xarray_einstats")
-    y = rng.normal(size=150)
-    data = {}
-    for name, centre, scale in (("a", 0.0, 1.0), ("b", 0.5, 1.0), ("c", 0.0, 1.4), ("d", 0.01, 1.0)):
-        draws = rng.normal(centre, 0.08, size=(4, 200))
-        likelihood = -0.5 * ((y - draws[..., None]) / scale) ** 2 - np.log(scale)
-        data[name] = base.from_dict({"posterior": {"mu": draws}, "log_likelihood": {"y": likelihood}})
-    loos = {name: stats.loo(each, pointwise=True) for name, each in data.items()}
-    table = {name: dict(row) for name, row in stats.compare(loos).iterrows()}
-    check_like_compare(loos, table)
-    check_like_compare(data, table)
-    other = loos["b"].elpd_i.isel(y_dim_0=slice(None, None, -1))
-    message = r"models\['b'\]: expected the observations in the order of 'a', got another one"
-    with pytest.raises(relfit.InputError, match=message):
-        relfit.from_elpd({"a": loos["a"].elpd_i, "b": other})
-
-
 def test_large_values_of_pareto_k_are_named():
     models = {name: elpd_data(GOLDEN["elpd_i"][name], pareto_k=np.array(k)) for name, k in GOLDEN["pareto_k"].items()}
     assert relfit.from_elpd(models).notes == (

@@ -65,15 +65,6 @@ def test_a_target_takes_shared_samples_and_refuses_what_does_not_apply(estimator
     refused(lambda: relfit.estimate(TARGET, models, dependence="chain", **options), "complete", estimator)
 
 
-def test_samples_for_a_target_may_have_different_sizes():
-    _, models = draw(sizes=(240, 200, 161))
-    for estimator in ("block", "incomplete"):
-        joint = relfit.estimate(TARGET, models, estimator=estimator, kernel=KERNEL, rng=0)
-        alone = relfit.estimate(TARGET, {"m1": models["m1"]}, estimator=estimator, kernel=KERNEL, rng=0)
-        assert joint.values[1] == pytest.approx(alone.values[0], rel=1e-12)
-        assert joint.covariance[1, 1] == pytest.approx(alone.covariance[0, 0], rel=1e-9)
-
-
 def test_left_over_rows_are_said():
     reference, models = draw(243, (243, 243, 243))
     (note,) = relfit.estimate(reference, models, estimator=relfit.Block(20), rng=0).notes

@@ -165,13 +165,3 @@ def test_refusals(options, words):
         relfit.compare(data["r"], {"a": data["a"], "b": data["b"]}, rng=0, **options)
     assert str(caught.value).startswith("groups") or "groups" in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_copies_share_their_originals_groups():
-    rng = np.random.default_rng(1)
-    r, a = rng.normal(size=(60, 2)), rng.normal(size=(60, 2))
-    labels = np.repeat(np.arange(30), 2)
-    models = {"a": a, "b": rng.normal(0.5, 1, (60, 2)), "again": a}
-    result = relfit.compare(r, models, groups={"a": labels, "again": labels}, rng=0)
-    assert result.groups == (60, 30, 60, 30)
-    assert relfit.Comparison.from_json(result.to_json()).groups == result.groups

@@ -67,19 +67,6 @@ def test_covariance_is_the_jackknife(kernel, rng):
     np.testing.assert_allclose(complete(x, scores, kernel).psi.covariance(), expected, rtol=1e-9, atol=1e-14)
 
 
-def test_second_order_part_is_half_of_the_variance_at_the_truth_and_little_away_from_it():
-    """Where the first order vanishes the projection form counts the second order twice: mean share ½."""
-    rng = np.random.default_rng(3)
-    second, variance = np.zeros((2, 300, 2))
-    for k in range(300):
-        x = rng.normal(size=(100, 2))
-        got = complete(x, [-x, 2.0 - x], Gaussian(2.0))
-        second[k], variance[k] = np.diag(got.second_order), np.diag(got.psi.covariance())
-    share = second.mean(0) / variance.mean(0)
-    assert 0.4 < share[0] < 0.6
-    assert share[1] < 0.05
-
-
 def test_related_models_give_the_same_answer_as_one_by_one(kernel):
     """Scores of Gaussians are combinations of 1 and x: the shared columns must change nothing."""
     rng = np.random.default_rng(11)

@@ -1,8 +1,5 @@
 """The estimate by landmarks: against a readable whitened reference, the complete estimate, and itself elsewhere."""
 
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
-
 import numpy as np
 import pytest
 from refusals import refused
@@ -108,27 +105,6 @@ def small_patches(monkeypatch):
     monkeypatch.setattr(reduce, "BLOCK_ROWS", 200)
 
 
-@pytest.mark.usefixtures("small_patches")
-def test_the_same_bits_from_any_number_of_workers(rng):
-    reference, models = sampled(rng, (900, 800, 900))
-    for data in ((reference, models), (reference, {"a": Shifted(0.1), "b": Shifted(0.2)})):
-        one, two, four = (
-            relfit.estimate(*data, estimator="landmarks", rng=0, compute=relfit.Compute(threads=count))
-            for count in (1, 2, 4)
-        )
-        with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
-            elsewhere = relfit.estimate(
-                *data, estimator="landmarks", rng=0, compute=relfit.Compute(executor=executor, backend="numpy")
-            )
-        for other in (two, four, elsewhere):
-            np.testing.assert_array_equal(other.values, one.values)
-            np.testing.assert_array_equal(other.covariance, one.covariance)
-
-
-def Shifted(shift):
-    return relfit.Density(score=lambda x: shift - x, dim=3)
-
-
 class Stop(Exception):
     """Ends a run half-way."""
 
@@ -177,17 +153,6 @@ def test_torch_and_single_precision(precision, rng):
             # In single precision fewer directions of the landmarks are kept, and the guard makes up for them.
             assert (apart < (1e-6 if precision == "double" else 0.15)).all()
             np.testing.assert_allclose(found.covariance, plain.covariance, rtol=1e-6 if precision == "double" else 0.05)
-
-
-def test_the_result_records_what_was_asked_for(rng):
-    from relfit.report.page import python_call
-
-    reference, models = sampled(rng, (300, 300, 300))
-    result = relfit.compare(reference, models, estimator=relfit.Landmarks(40, 60_000), rng=0)
-    assert (result.landmark_count, result.pair_count) == (40, 60_000)
-    assert relfit.Comparison.from_json(result.to_json()).landmark_count == 40
-    assert "estimator=relfit.Landmarks(count=40, residual_pairs=60000)" in python_call(result)
-    assert "landmarks estimator: 40 landmarks, and 200 rows" in str(result)
 
 
 def test_what_cannot_be_combined_is_refused(rng):

@@ -77,28 +77,3 @@ def test_the_values_of_the_published_code():
         numbers, pvalue = published_form(models, x)
         np.testing.assert_allclose(numbers, PUBLISHED[name], rtol=1e-9)
         assert pvalue == pytest.approx(PUBLISHED[f"{name} p-value"], rel=1e-9)
-
-
-def test_the_estimate_is_unbiased_with_one_draw():
-    """Over 300 sets of draws the mean is that of the exact score; draws in common to all rows would bias it.
-
-    The bias is that of the noise's own square: with one draw shared by all rows, E k(x, x')·tr(W C Wᵀ) is added.
-    """
-    x, weight = data(40), Q
-    kernel, rng = relfit.IMQ(PUBLISHED["median"]), np.random.default_rng(0)
-
-    def value(density):
-        return relfit.estimate(x, {"m": density}, kernel=kernel, rng=0).values[0]
-
-    truth = value(exact(weight))
-    own = [value(of_draws(weight, x, posterior(weight, x, 1, rng))) for _ in range(300)]
-    assert abs(np.mean(own) - truth) < 4.0 * np.std(own) / np.sqrt(300)
-    covariance = np.linalg.inv(np.eye(5) + weight.T @ weight)
-    common = []
-    for _ in range(100):
-        z = x @ weight @ covariance + np.linalg.cholesky(covariance) @ rng.standard_normal(5)
-        common.append(value(of_draws(weight, x, z[None])))
-    k = (PUBLISHED["median"] ** 2 + ((x[:, None] - x) ** 2).sum(axis=2)) ** -0.5
-    bias = k[~np.eye(40, dtype=bool)].mean() * np.trace(weight @ covariance @ weight.T)
-    assert np.mean(common) - truth == pytest.approx(bias, abs=4.0 * np.std(common) / 10.0)
-    assert bias > 10.0 * np.std(own) / np.sqrt(300)

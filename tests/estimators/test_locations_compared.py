@@ -5,7 +5,7 @@ import pytest
 
 import relfit
 from relfit.cli import main
-from relfit.paper.problems import blobs, draw, mean_shift
+from relfit.paper.problems import draw, mean_shift
 from relfit.util.random import stream
 
 TESTS = ("relpsi", "relmulti", "best-set", "carve")
@@ -72,23 +72,6 @@ def test_ume_locations_are_rows_that_left_their_sample():
     assert (rest.discrepancy != result.discrepancy).all()
 
 
-@pytest.mark.parametrize("choose", ["data", "optimise"])
-@pytest.mark.parametrize("measure", ["ume", "fssd"])
-def test_the_order_of_the_models_and_a_copy_more_change_nothing(measure, choose):
-    reference, models = data()
-    wanted = (relfit.UME if measure == "ume" else relfit.FSSD)(locations=5, choose=choose)
-    models = models if measure == "ume" else densities()
-    first = relfit.compare(reference, models, discrepancy=wanted, rng=2)
-    turned = relfit.compare(reference, dict(reversed(models.items())), discrepancy=wanted, rng=2)
-    np.testing.assert_array_equal(turned.locations, first.locations)
-    np.testing.assert_allclose(turned.discrepancy[::-1], first.discrepancy, rtol=1e-12, atol=1e-16)
-    np.testing.assert_allclose(turned.pvalue[::-1], first.pvalue, rtol=1e-8)
-    copied = relfit.compare(reference, {**models, "copy": models["P2"]}, discrepancy=wanted, rng=2)
-    np.testing.assert_array_equal(copied.locations, first.locations)
-    np.testing.assert_array_equal(copied.discrepancy[:3], first.discrepancy)
-    assert copied.status[3] == ("duplicate of P2", *copied.status[1])
-
-
 def test_samples_of_unequal_sizes_and_those_that_belong_together():
     reference, models = data(200, sizes={"P1": 120, "P3": 400})
     result = relfit.compare(reference, models, discrepancy="ume", rng=0)
@@ -107,23 +90,6 @@ def test_samples_of_unequal_sizes_and_those_that_belong_together():
     assert paired.sizes == (195,) * 4
 
 
-def test_optimised_locations_see_what_drawn_ones_miss():
-    """Blobs that differ in orientation only: at a tenth of the rows' spread few locations lie where they differ."""
-    problem, kernel = blobs(), relfit.Gaussian(1.5)
-    ratios = {}
-    for choose in ("data", "optimise"):
-        found = []
-        for seed in range(8):
-            reference, models = draw(problem, 500, seed)
-            pair = relfit.compare_pair(
-                reference, models["P1"], models["P2"], discrepancy=relfit.UME(kernel, choose=choose), rng=seed
-            )
-            assert pair.test == "relume"
-            found.append(pair.statistic)
-        ratios[choose] = np.mean(found)
-    assert ratios["optimise"] > 1.3 * ratios["data"]
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -138,15 +104,6 @@ def test_refusals(options, message):
     with pytest.raises(relfit.InputError, match=message) as error:
         relfit.compare(reference, models, rng=0, **options)
     assert "\n" not in str(error.value)
-
-
-def test_ume_is_refused_for_densities_that_cannot_be_sampled():
-    reference, _ = data()
-    with pytest.raises(relfit.InputError, match="sample"):
-        relfit.compare(reference, densities(), discrepancy="ume", rng=0)
-    target = relfit.Density(score=lambda x: -x, dim=2)
-    with pytest.raises(relfit.InputError, match="discrepancy='fssd': expected densities"):
-        relfit.compare(target, {"a": reference, "b": reference + 1}, discrepancy="fssd", rng=0)
 
 
 @pytest.mark.parametrize(

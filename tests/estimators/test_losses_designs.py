@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from refusals import refused
 from scipy.signal import lfilter
-from scipy.stats import t
 
 import relfit
 from relfit.stats.joint import has_psi_covariance
@@ -111,19 +110,6 @@ def test_bartletts_weights(rng, lags):
     assert has_psi_covariance(joint)
     if lags == 0:
         np.testing.assert_allclose(joint.covariance, relfit.from_losses(rows).covariance, rtol=1e-12)
-
-
-def test_laws_of_a_series(rng):
-    # Two models: the tail of the only pair is Student's with 3n/(2(L + 1)) degrees of freedom.
-    two = relfit.from_losses(ar(rng, 400, 2), dependence="series", lags=9)
-    result = relfit.decide(two, rng=0)
-    z = result.difference.max() / result.difference_standard_error.max()
-    assert result.pvalue.min() == pytest.approx(t.sf(z, 60), rel=1e-9)
-    # A result that was written and read again has no ψ rows, and the same law.
-    again = relfit.Comparison.from_json(result.to_json())
-    assert again.lags == 9
-    gap, s = abs(result.discrepancy[0] - result.discrepancy[1]), result.difference_standard_error.max()
-    np.testing.assert_allclose(again.upper_bound().max(), gap + t.ppf(0.95, 60) * s, rtol=1e-6)
 
 
 GOLDEN = {1: 0.6860283292922746, 2: 2.2794938522781165, 4: 1.5455473347649542}

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from oracle import dense
 
-from relfit.compute.reduce import Runtime, Sums
+from relfit.compute.reduce import Runtime
 from relfit.estimators import mmd
 from relfit.kernels.composite import MultiScale
 from relfit.kernels.standard import IMQ, Gaussian, Polynomial
@@ -63,14 +63,6 @@ def test_second_order_part_is_that_of_the_centred_grams(kernel, rng):
     np.testing.assert_allclose(got, expected, rtol=1e-9)
 
 
-def test_pair_values_are_h(kernel, rng):
-    """h(z, z') summed over all ordered pairs of rows is the paired complete estimate."""
-    reference, x = rng.normal(size=(12, 2)), rng.normal(size=(12, 2))
-    a, b = np.nonzero(~np.eye(12, dtype=bool))
-    h = mmd.pair_values(kernel, (reference[a], x[a]), (reference[b], x[b]))
-    assert h.mean() == pytest.approx(dense.mmd_paired(reference, [x], kernel)[0][0], abs=1e-14)
-
-
 @pytest.mark.parametrize("far", [0.0, 1e6])
 def test_components_are_those_of_the_kernel_values_of_pairs(kernel, far, rng):
     """Far from the centre a product of the rows would lose the digits of their distances."""
@@ -85,25 +77,3 @@ def test_components_are_those_of_the_kernel_values_of_pairs(kernel, far, rng):
     square = np.square(matrix).sum() / (40 * 39)
     cube = np.einsum("ab,bc,ca->", matrix, matrix, matrix) / (40 * 39 * 38)
     assert mmd._components(kernel, rows) == pytest.approx(square**3 / cube**2, rel=1e-9)
-
-
-@pytest.mark.parametrize("paired", [False, True])
-def test_tensors_have_the_components_and_the_alignment_of_arrays(kernel, paired, rng):
-    torch = pytest.importorskip("torch")
-    x, reference = rng.normal(size=(4100, 3)), rng.normal(size=(4100, 3))
-    x += 0.3 * reference
-    centre = reference.mean(axis=0) if kernel.variable == "r2" else 0.0
-    sums = Sums(rng.normal(900.0, 9.0, 4100), rng.normal(900.0, 9.0, 4100))
-    there = Sums(torch.from_numpy(sums.rows), torch.from_numpy(sums.columns))
-    tensors = torch.from_numpy(x), torch.from_numpy(reference)
-
-    def alignment(x, reference, sums):
-        return mmd._alignments(kernel, centre, [x, x[:50], x], reference, [sums] * 3, paired)
-
-    expected = alignment(x, reference, sums)
-    assert expected[0] == expected[2] > 5.0
-    assert np.isnan(expected[1])
-    for rows, some in ((tensors, sums), (tensors, there), ((x, reference), there)):
-        np.testing.assert_allclose(alignment(*rows, some), expected, rtol=1e-9)
-    some = reference[:200] - centre
-    assert mmd._components(kernel, torch.from_numpy(some)) == pytest.approx(mmd._components(kernel, some), rel=1e-9)

@@ -64,19 +64,6 @@ def test_the_test_sees_only_the_rows_that_are_left(data, dependence):
     assert selected.sizes == (160, 160, 160)
 
 
-def test_rows_that_are_tested_have_no_part_in_the_choice(data):
-    """Every tested row of the first model is moved far away: the same kernel, the same words about it."""
-    reference, models = data
-    _, rest = held_out(reference, models)
-    tested = {tuple(row) for row in rest.models["P1"]}
-    moved = np.array([row + 50.0 if tuple(row) in tested else row for row in models["P1"]])
-    first = relfit.compare(reference, models, kernel=Select(CANDIDATES), rng=5)
-    second = relfit.compare(reference, {**models, "P1": moved}, kernel=Select(CANDIDATES), rng=5)
-    assert second.kernel == first.kernel
-    assert second.warnings[0] == first.warnings[0]
-    assert second.discrepancy[0] > 2 * first.discrepancy[0]
-
-
 def test_relmulti_chooses_on_its_selection_rows(data):
     reference, models = data
     selection, testing = split(load(reference, models, seed=5), 0.25, "independent", 5)

@@ -32,14 +32,6 @@ def test_each_sample_has_its_own_ksd_and_variance():
     assert joint.sizes == (0, 150, 90, 120)
 
 
-def test_the_closest_sampler_is_found():
-    result = relfit.compare(TARGET, samples(sizes=(400, 400, 400)), rng=0)
-    assert result.best == "exact"
-    assert result.worse.tolist() == [False, True, True]
-    assert result.measure == "ksd"
-    assert relfit.Comparison.from_json(result.to_json()).to_json() == result.to_json()
-
-
 def test_shared_noise_gives_covariances():
     noise = np.random.default_rng(1).normal(size=(200, 2))
     models = {"a": noise * 1.05, "b": noise * 1.1}
@@ -48,15 +40,6 @@ def test_shared_noise_gives_covariances():
     np.testing.assert_array_equal(own.values, shared.values)
     assert own.covariance[0, 1] == 0.0
     assert shared.covariance[0, 1] / np.sqrt(shared.covariance[0, 0] * shared.covariance[1, 1]) > 0.9
-
-
-def test_linear_estimate_pairs_each_samples_own_rows():
-    models = samples()
-    joint = relfit.estimate(TARGET, models, kernel=KERNEL, estimator=relfit.Linear(shuffle=False))
-    x = models["off"]
-    u = [dense.stein_matrix(x[k : k + 2], -x[k : k + 2], KERNEL)[0, 1] for k in range(0, 90, 2)]
-    assert joint.values[1] == pytest.approx(np.mean(u), abs=1e-13)
-    assert joint.covariance[1, 1] == pytest.approx(np.var(u, ddof=1) / 45, rel=1e-9)
 
 
 def test_chains_report_their_batches():

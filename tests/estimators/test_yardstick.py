@@ -98,20 +98,6 @@ def test_groups_are_not_divided(rng, dependence):
     assert by_density.yardstick == pytest.approx(over_all_splits(stein), rel=1e-11)
 
 
-@pytest.mark.parametrize("backend", ["numpy", "torch"])
-@pytest.mark.parametrize("precision", ["double", "single"])
-def test_every_backend_says_the_same(rng, backend, precision):
-    if backend == "torch":
-        pytest.importorskip("torch", reason="torch is not installed")
-    x, models = rng.normal(size=(301, 2)), {"a": rng.normal(size=(150, 2)), "b": rng.normal(1, 1, (150, 2))}
-    compute = relfit.Compute(backend=backend, precision=precision)
-    for candidates in (models, DENSITIES):
-        for kernel in (relfit.Gaussian(1.5), relfit.IMQ()):
-            one = relfit.estimate(x, candidates, kernel=kernel, rng=0).yardstick
-            other = relfit.estimate(x, candidates, kernel=kernel, rng=0, compute=compute).yardstick
-            assert other == pytest.approx(one, rel=1e-11 if precision == "double" else 1e-5)
-
-
 def test_it_is_none_where_it_is_not_known(rng):
     x, models = rng.normal(size=(60, 2)), {"a": rng.normal(size=(60, 2)), "b": rng.normal(1, 1, (60, 2))}
     unknown = [

@@ -1,6 +1,5 @@
 """Features into a file: the same rows however the run was cut up, and no mixing of models or inputs."""
 
-import json
 import os
 import signal
 import sqlite3
@@ -190,13 +189,3 @@ def test_refused_arguments(source, counting, tmp_path):
     refused(lambda: extract_features(source, "no-such", tmp_path / "f.npy"), "expected one of efficientnet-lite0")
     with pytest.raises(InputError, match=r"f\.npy\.partial"):
         extract_features(source, counting, tmp_path / "none" / "f.npy")
-
-
-def test_the_partial_file_holds_no_pickle(source, counting, tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        extract_features(source, _stopping(counting, 1), tmp_path / "f.npy", batch=4)
-    with sqlite3.connect(tmp_path / "f.npy.partial") as partial:
-        digests, rows = partial.execute("SELECT digests, rows FROM batches").fetchone()
-    partial.close()
-    assert len(json.loads(digests)) == 4
-    assert np.array_equal(np.frombuffer(rows, "<f4").reshape(4, 3), _expected()[:4])

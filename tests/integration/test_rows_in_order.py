@@ -48,19 +48,6 @@ def test_losses_in_the_order_of_time():
     assert decided.doubts == result.doubts
 
 
-def test_tasks_one_after_another():
-    """As in the file of a benchmark: a note that names strata, no doubt, and nothing once they are given."""
-    rng = np.random.default_rng(2)
-    tasks = np.repeat(np.arange(5), 200)
-    losses = rng.normal(size=(1000, 2)) + 1.5 * np.repeat(rng.normal(size=(5, 2)), 200, axis=0)
-    result = lower(losses)
-    (note,) = about_order(result)
-    assert "changes along the table" in note
-    assert "strata= for the tasks of a benchmark" in note
-    assert result.doubts == ()
-    assert about_order(lower(losses, strata=tasks)) == []
-
-
 def test_a_table_with_keys_is_looked_at_in_the_order_of_its_file():
     """Items are matched by key and held in the order of the keys, which are no times."""
     rng = np.random.default_rng(4)

@@ -1,7 +1,5 @@
 """Ranks and the pairwise matrix of a comparison: by hand, with copies, as JSON and as text."""
 
-import json
-
 import numpy as np
 import pytest
 from scipy.stats import norm, studentized_range
@@ -60,19 +58,6 @@ def test_pair_intervals_of_a_copy_and_of_a_constant_difference():
     np.testing.assert_array_equal(found[1, 2], found[1, 0])
     with pytest.raises(relfit.InputError, match="level"):
         result().pair_intervals(95)
-
-
-def test_json_and_text():
-    found = result()
-    ranks = json.loads(found.ranks().to_json())
-    assert (ranks["type"], ranks["names"], ranks["lower"]) == ("relfit.Ranks", ["a", "b", "c"], [1, 1, 3])
-    pairs = json.loads(found.pairs().to_json())
-    assert (pairs["type"], pairs["correction"], pairs["worse"][2]) == ("relfit.PairMatrix", "holm", [True, True, False])
-    lines = str(found.pairs()).splitlines()
-    assert lines[0].split() == ["a", "b", "c"]
-    assert lines[3].split()[0] == "c"
-    assert lines[3].count("*") == 2
-    assert lines[4].startswith("p-values of “no worse than”")
 
 
 def test_bad_levels_and_corrections_are_refused():

@@ -7,10 +7,9 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from relfit.api import decide
 from relfit.stats.joint import JointEstimate
 from relfit.stats.tests.base import Criteria
-from relfit.stats.tests.carve import Carve, carve, carve_bounds, select
+from relfit.stats.tests.carve import carve, carve_bounds, select
 from relfit.stats.tests.relpsi import RelPSI
 
 ALPHA = 0.05
@@ -154,23 +153,6 @@ def test_bounds_of_two_models_by_quadrature():
     assert survival(high) == pytest.approx(0.975, abs=0.002)
 
 
-def test_permuted_models_with_their_noise_give_permuted_answers():
-    rng = np.random.default_rng(17)
-    names, order = tuple("abcde"), np.array([3, 0, 4, 1, 2])
-    values, covariance = rng.normal(size=5), random_covariance(5, 7)
-
-    def source(name):
-        return np.random.default_rng([4, 9 if name is None else names.index(name)])
-
-    first = JointEstimate(names, values, covariance)
-    turned = JointEstimate(tuple(np.array(names)[order]), values[order], covariance[np.ix_(order, order)])
-    a, b = (carve(estimate, ALPHA, rng=source, draws=300) for estimate in (first, turned))
-    assert order[b.best] == a.best
-    np.testing.assert_allclose(b.log_pvalue, a.log_pvalue[order], rtol=1e-8)
-    x, y = (carve_bounds(estimate, 0.95, rng=source, draws=300)[0] for estimate in (first, turned))
-    np.testing.assert_allclose(y, x[order], atol=1e-5)
-
-
 def test_models_that_differ_by_a_constant():
     covariance = np.array([[1.0, 1, 1, 0], [1, 1, 1, 0], [1, 1, 1, 0], [0, 0, 0, 2]])
     estimate = joint([0.0, 1e-7, 0.5, 9.0], covariance)
@@ -205,11 +187,3 @@ def test_hard_covariances_never_give_nan():
             assert (decision.log_pvalue <= 0.0).all()
             assert not np.isnan([low, high]).any()
             assert (low <= high).all()
-
-
-def test_the_result_says_that_it_is_randomised():
-    estimate = joint([0.0, 0.0, 0.1], np.eye(3))
-    results = [decide(estimate, test=Carve(), correction="auto", rng=seed) for seed in range(20)]
-    assert len({result.best for result in results}) > 1
-    assert all(result.randomised for result in results)
-    assert results[0].correction == "by"

@@ -227,16 +227,6 @@ def test_the_result_is_written_decided_and_shown_again(rng, tmp_path):
     assert "first- and second-order parts" in result.methods_text()
 
 
-def test_other_tests_keep_plain_variances(rng):
-    reference, models = shifted(rng, [0.0, 0.2, 0.5])
-    result = relfit.compare(reference, models, test="relpsi", rng=0)
-    assert result.variance is None
-    plain = relfit.compare(reference, models, test="relpsi", estimator=PROJECTION, rng=0)
-    np.testing.assert_array_equal(result.pvalue, plain.pvalue)
-    joint = relfit.estimate(reference, models, rng=0)
-    np.testing.assert_array_equal(relfit.decide(joint, test="relpsi").pvalue, plain.pvalue)
-
-
 def test_a_plan_from_a_result_starts_from_plain_variances(rng):
     """V of the plan holds the second-order part twice, from the result as from the estimate."""
     reference, models = shifted(rng, [0.0, 0.6], n=200, d=2)
@@ -246,13 +236,6 @@ def test_a_plan_from_a_result_starts_from_plain_variances(rng):
     plain = joint.covariance[0, 0] + joint.covariance[1, 1] - 2.0 * joint.covariance[0, 1]
     assert gap == pytest.approx(plain, rel=0.1)
     assert relfit.plan(result, trials=100, rng=0).needed("m1", "best-set") > 0
-
-
-def test_groups_and_several_kernels_have_plain_variances(rng):
-    reference, models = shifted(rng, [0.0, 0.3], n=80)
-    labels = {"reference": np.arange(80), **{name: np.arange(80) for name in models}}
-    assert relfit.compare(reference, models, groups=labels, rng=0).variance is None
-    assert relfit.compare(reference, models, kernel=[relfit.Gaussian(1.0), relfit.IMQ()], rng=0).variance is None
 
 
 @pytest.mark.filterwarnings("error")

@@ -136,17 +136,6 @@ def test_the_words_and_the_table_follow(capsys):
     assert all(row["equivalent"] is None for row in plain.rows())
 
 
-@pytest.mark.parametrize("test", ["relpsi", "carve"])
-def test_bounds_agree_with_both_verdicts(test):
-    """Worse where the lower bound is above δ; equivalent only where the upper bound is at most δ."""
-    rng = np.random.default_rng(6)
-    for seed in range(25):
-        result = decide(joint(2 * rng.normal(size=4), correlated(4, seed)), test=test, margin=0.4, rng=seed)
-        others = np.arange(4) != result.best_index
-        np.testing.assert_array_equal((result.lower_bound(0.95) > 0.4)[others], result.worse[others])
-        assert (result.upper_bound(0.95)[others & result.equivalent] <= 0.4).all()
-
-
 @pytest.mark.parametrize("margin", [-1.0, float("nan"), float("inf"), "0.1", True])
 def test_margins_that_are_none(margin):
     with pytest.raises(relfit.InputError, match=r"^margin: expected a number") as caught:

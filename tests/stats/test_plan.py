@@ -484,16 +484,6 @@ def test_the_command_refuses_in_one_line(files, capsys, args, words):
     assert len(err.splitlines()) == 1
 
 
-def test_a_comparison_is_a_pilot(rng):
-    """The same plan as from the estimates of its distinct models."""
-    data, a = rng.normal(size=(60, 2)), rng.normal(size=(60, 2))
-    far = rng.normal(1, 1, (60, 2))
-    result = relfit.compare(data, {"a": a, "copy": a, "far": far}, rng=0)
-    made = plan(result, tests=["best-set"], rng=0)
-    joint = relfit.estimate(data, {"a": a, "far": far}, kernel=result.kernel, rng=0)
-    assert made.to_json() == plan(joint, tests=["best-set"], rng=0).to_json()
-
-
 # --- groups and margins -------------------------------------------------------------------------------------------
 
 

@@ -198,18 +198,3 @@ def test_decide_refuses_relmulti_and_single_models():
         decide(joint([0.0, 1.0], np.eye(2)), test="relmulti")
     with pytest.raises(InputError, match="at least 2"):
         decide(joint([0.0], np.eye(1)))
-
-
-def test_an_exact_tie_for_best_is_no_evidence_against_a_third_model():
-    """V = I, D = (0, 0, 1): model 1 is level with the best. d_1 = ½ > 0 for i = 2, so V⁻ = t and p = 1.
-
-    With Cov(D_1, D_2) = −.9 instead, d_1 = (V_12 − V_01 − V_02 + V_00)/s² = (−.9 − 0 − 0 + .2)/2.2 < 0 and
-    model 1 would set V⁺ = t, hence p = 0; it must not.
-    """
-    plain = RelPSI().decide(joint([0.0, 0.0, 1.0], np.eye(3)), Criteria(ALPHA))
-    assert np.exp(plain.log_pvalue[2]) == 1.0
-    covariance = np.array([[0.2, 0.0, 0.0], [0.0, 1.0, -0.9], [0.0, -0.9, 2.0]])
-    against = RelPSI().decide(joint([0.0, 0.0, 1.0], covariance), Criteria(ALPHA))
-    s = np.sqrt(2.2)
-    assert np.exp(against.log_pvalue[2]) == pytest.approx(2 * norm.sf(1 / s), rel=1e-9)
-    assert against.status[:2] == (("tie",), ("tie",))

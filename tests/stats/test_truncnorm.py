@@ -228,19 +228,6 @@ def test_invalid_input_is_nan_and_never_a_number():
     assert math.isnan(strict(isf, 0.5, 0.0, 1.0))
 
 
-def test_broadcasting():
-    t, a = np.linspace(0, 1, 5)[:, None], np.array([-1.0, 0.0, -INF])
-    got = strict(log_sf, t, a, 2.0)
-    assert got.shape == (5, 3)
-    assert got.dtype == np.float64
-    for row, column in np.ndindex(5, 3):
-        assert got[row, column] == pytest.approx(float(log_sf(t[row, 0], a[column], 2.0)), rel=1e-15)
-    assert strict(isf, np.log([0.1, 0.5]), a[:, None], INF).shape == (3, 2)
-    assert strict(tn.log_mass, a, np.zeros((4, 1))).shape == (4, 3)
-    assert strict(log_sf, np.empty(0), 0.0, 1.0).shape == (0,)
-    assert strict(isf, np.empty(0), 0.0, 1.0).shape == (0,)
-
-
 # ------------------------------------------------------------------------------ laws
 
 
