@@ -44,8 +44,8 @@ def evals(_folder):
     right = scores([1.2, 1.1, 0.95, 0.8, 0.3], 600, 4)
     tasks = np.repeat(["arithmetic", "reading", "world knowledge"], 200)
     options = {"names": ["large", "tuned", "base", "small", "tiny"], "strata": tasks, "higher_is_better": True}
-    result = relfit.compare_losses(right, rng=0, **options)
-    return result, {"data": (right, options), "title": "Five language models on three tasks"}
+    read = relfit.scores(right, **options)
+    return relfit.compare_losses(read, rng=0), {"data": read, "title": "Five language models on three tasks"}
 
 
 def table(folder):
@@ -84,8 +84,8 @@ def fifty(_folder):
     skills = np.linspace(1.5, 0.2, 50)
     names = [f"checkpoint {1000 * (k + 1)}" for k in range(50)]
     right = scores(skills, 800, 5)
-    options = {"names": names, "higher_is_better": True, "correction": "none"}
-    return relfit.compare_losses(right, rng=0, **options), {"title": "Fifty checkpoints"}
+    read = relfit.scores(right, names=names, higher_is_better=True)
+    return relfit.compare_losses(read, rng=0, correction="none"), {"title": "Fifty checkpoints"}
 
 
 def long_names(_folder):

@@ -39,7 +39,8 @@ def pages(tmp_path_factory):
     strata = np.repeat(["arithmetic", "a_task_with_a_very_long_name_that_must_be_broken", "<b>"], [60, 60, 12])
     right = (rng.random((132, 8)) < np.linspace(0.9, 0.3, 8)).astype(float)
     options = {"names": [f"organisation__model-{k}" for k in range(8)], "strata": strata, "higher_is_better": True}
-    relfit.compare_losses(right, rng=0, **options).report(folder / "scores.html", (right, options))
+    scores = relfit.scores(right, **options)
+    relfit.compare_losses(scores, rng=0).report(folder / "scores.html", scores)
     return folder
 
 
