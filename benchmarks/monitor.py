@@ -24,7 +24,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         path, peaks = Path(folder, "gate.sqlite"), []
         wall, processor = time.monotonic(), time.process_time()
-        with Monitor(names, path=path) as monitor:
+        with Monitor(names, path=path, higher_is_better=False) as monitor:
             for start in range(0, items, AT_ONCE):
                 losses = (rng.random((AT_ONCE, MODELS)) < np.linspace(0.3, 0.32, MODELS)).astype(float)
                 monitor.update(dict(zip(names, losses.T, strict=True)), items=range(start, start + AT_ONCE))

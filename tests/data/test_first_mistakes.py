@@ -132,7 +132,7 @@ def test_numbers_are_names_such_as_those_of_checkpoints(scores, tmp_path):
     assert relfit.compare_losses(scores, names=(1000, np.int64(2000)), higher_is_better=True).names == names
     assert relfit.from_elpd(lists).names == names
     assert relfit.JointEstimate((1000, 2000), [0.0, 1.0], np.eye(2)).names == names
-    with relfit.Monitor([1000, 2000], path=tmp_path / "gate.sqlite") as monitor:
+    with relfit.Monitor([1000, 2000], path=tmp_path / "gate.sqlite", higher_is_better=False) as monitor:
         monitor.update(lists, items=range(60))
         assert monitor.names == names
     refused(lambda: relfit.compare_losses({1000: a, "1000": b}, higher_is_better=True), "names: expected different")

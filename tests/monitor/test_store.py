@@ -32,7 +32,7 @@ def columns(losses):
 
 
 def filled(path, losses, **options):
-    monitor = Monitor(NAMES, path=path, **options)
+    monitor = Monitor(NAMES, path=path, **{"higher_is_better": False, **options})
     monitor.update(columns(losses), items=[f"i{k}" for k in range(len(losses))])
     return monitor
 
@@ -79,7 +79,7 @@ def test_an_item_counted_twice_is_refused_and_nothing_is_counted(path, losses):
 def test_a_file_of_another_configuration_is_refused_with_what_differs(path, losses, changed, said):
     filled(path, losses).close()
     with pytest.raises(relfit.InputError, match=said):
-        Monitor(**{"names": NAMES, "path": path, **changed})
+        Monitor(**{"names": NAMES, "path": path, "higher_is_better": False, **changed})
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_file_of_another_configuration_is_refused_with_what_differs(path, loss
     ],
 )
 def test_refusals(call, said):
-    with Monitor(NAMES, path=":memory:") as monitor:
+    with Monitor(NAMES, path=":memory:", higher_is_better=False) as monitor:
         with pytest.raises(relfit.InputError, match=said):
             call(monitor)
         assert monitor.result().items == 0
@@ -118,11 +118,12 @@ def test_refusals(call, said):
         {"bets": (1.0,)},
         {"bets": ()},
         {"higher_is_better": "yes"},
+        {"higher_is_better": None},
     ],
 )
 def test_settings_that_cannot_be_are_refused_before_a_file_is_made(path, options):
     with pytest.raises(relfit.InputError, match=f"^{next(iter(options))}: "):
-        Monitor(**{"names": NAMES, "path": path, **options})
+        Monitor(**{"names": NAMES, "path": path, "higher_is_better": False, **options})
     assert not path.exists()
 
 
@@ -138,7 +139,7 @@ def test_missing_models_touch_no_pair_of_theirs(losses):
 
 
 def test_rounds_ask_only_the_models_that_can_be_the_best(path, losses):
-    with Monitor(NAMES, path=path) as monitor:
+    with Monitor(NAMES, path=path, higher_is_better=False) as monitor:
         for item, names in monitor.rounds(range(400)):
             monitor.update({name: losses[item, NAMES.index(name)] for name in names}, items=item)
             if item == 150:
@@ -230,7 +231,7 @@ def test_limits_of_a_model_whose_evidence_has_fallen_are_those_of_its_verdict(pa
     losses = np.full((500, 3), 0.5)
     losses[:60, 2] = 1.0
     losses[60:, 2] = 0.4
-    with Monitor(NAMES, path=path) as monitor:
+    with Monitor(NAMES, path=path, higher_is_better=False) as monitor:
         for start in range(0, 500, size):
             monitor.update(columns(losses[start : start + size]), items=range(start, min(start + size, 500)))
     with Monitor.open(path) as monitor:
@@ -250,7 +251,7 @@ def test_two_writers(path, losses):
     """Two threads with a monitor each add one item at a time; every item is there once."""
 
     def work(start):
-        with Monitor(NAMES, path=path) as monitor:
+        with Monitor(NAMES, path=path, higher_is_better=False) as monitor:
             for k in range(start, 60, 2):
                 monitor.update({name: losses[k, j] for j, name in enumerate(NAMES)}, items=k)
 
@@ -276,7 +277,7 @@ for kill in range(kills):
     told, tell = os.pipe()
     child = os.fork()
     if not child:
-        with Monitor(["a", "b"], path=path) as monitor:
+        with Monitor(["a", "b"], path=path, higher_is_better=False) as monitor:
             start = monitor.result().items
             for k in range(start, start + 100000, 3):
                 monitor.update({"a": [k % 7 / 7] * 3, "b": [k % 5 / 5] * 3}, items=range(k, k + 3))

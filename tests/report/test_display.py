@@ -60,7 +60,7 @@ def _results(names):
     joint = relfit.estimate(data, models, rng=0)
     comparison = relfit.compare(data, models, rng=0)
     pair = relfit.compare_pair(data, models[names[2]], models[names[0]], names=(names[2], names[0]), rng=0)
-    monitor = relfit.Monitor(names, path=":memory:")
+    monitor = relfit.Monitor(names, path=":memory:", higher_is_better=False)
     monitor.update(dict(zip(names, (np.full(60, level) for level in (0.1, 0.12, 0.9)), strict=True)), items=range(60))
     plan = relfit.plan(joint, tests=["best-set"], trials=100, rng=0)
     return [comparison, comparison.pairs(), comparison.ranks(), plan, joint, pair, monitor.result()]

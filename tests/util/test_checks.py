@@ -41,7 +41,7 @@ def test_a_confidence_level_is_no_error_rate():
         lambda: relfit.compare_pair(data, *models, alpha=0.95),
         lambda: relfit.compare_losses(losses, higher_is_better=False, alpha=0.95),
         lambda: relfit.plan(pilot, alpha=0.95),
-        lambda: relfit.Monitor(["a", "b"], path=":memory:", alpha=0.95),
+        lambda: relfit.Monitor(["a", "b"], path=":memory:", alpha=0.95, higher_is_better=False),
     ):
         assert refused(call) == said
 

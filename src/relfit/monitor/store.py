@@ -21,6 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from relfit.data.metrics import direction_needed
 from relfit.data.scores import Scores, as_text
 from relfit.monitor.evidence import (
     BETS,
@@ -75,11 +76,11 @@ class Monitor:
             may write to one file; ":memory:" keeps nothing.
         outside: what is done with losses outside of the bounds. "clip" moves them to the nearer bound; "ranks" replaces
             all losses by their ranks within the item, from 0 for its best model to 1, and needs no bounds.
-        higher_is_better: True for scores such as accuracies.
+        higher_is_better: True for scores such as accuracies, False for losses; it has no default.
         bets: the parts of its wealth that the monitor bets, each against each; any numbers between 0 and 1. Large ones
             find large differences sooner, and small ones small differences.
 
-    >>> monitor = Monitor(["old", "new"], path=":memory:")
+    >>> monitor = Monitor(["old", "new"], path=":memory:", higher_is_better=False)
     >>> monitor.update({"old": [0.0] * 40, "new": [0.4] * 40}, items=range(40))
     >>> result = monitor.result()
     >>> result.confidence_set, result.out_after
@@ -94,7 +95,7 @@ class Monitor:
         path: str | os.PathLike[str] = "gate.sqlite",
         *,
         outside: str = "refuse",
-        higher_is_better: bool = False,
+        higher_is_better: bool | None = None,
         bets: Sequence[float] = BETS,
     ) -> None:
         given: Any = names if isinstance(names, Sequence) and not isinstance(names, str) else ()
@@ -105,6 +106,8 @@ class Monitor:
         low, high = (check_number("bounds", end, -1e300, 1e300, "two finite numbers") for end in pair)
         if not low < high:
             raise InputError(f"bounds: expected the smaller number first, got {low:g} and {high:g}")
+        if higher_is_better is None:
+            raise direction_needed("a monitor gets scores without the name of the metric")
         if not isinstance(higher_is_better, bool | np.bool_):
             raise InputError(f"higher_is_better: expected True or False, got {higher_is_better!r:.40}")
         if not isinstance(bets, Sequence) or isinstance(bets, str) or not 0 < len(bets) <= 100:
@@ -184,7 +187,7 @@ class Monitor:
         Score the item by these models alone and give the losses to `update` before the next one; `result().saved` says
         how many scores were not needed.
 
-        >>> monitor = Monitor(["a", "b", "c"], path=":memory:")
+        >>> monitor = Monitor(["a", "b", "c"], path=":memory:", higher_is_better=False)
         >>> losses = {"a": 0.1, "b": 0.2, "c": 0.9}
         >>> for item, names in monitor.rounds(range(1000)):
         ...     monitor.update({name: losses[name] for name in names}, items=item)
