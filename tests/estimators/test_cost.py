@@ -105,8 +105,8 @@ def _kid():
 
 def test_auto_draws_more_rows_where_that_is_enough(monkeypatch):
     """With few landmarks and drawn rows too much is lost; more drawn rows cost less than half of all pairs."""
-    monkeypatch.setattr(landmarks, "MOST_DRAWN", 60)
-    monkeypatch.setattr(landmarks, "ONE_IN", 10**9)
+    monkeypatch.setattr(landmarks, "MAX_RESIDUAL_ROWS", 60)
+    monkeypatch.setattr(landmarks, "ROWS_PER_RESIDUAL_ROW", 10**9)
     monkeypatch.setattr(landmarks, "most_landmarks", lambda _: 300)
     rows = problem(5, 8000)
     chosen = automatic(rows, kernel=Gaussian(0.8))

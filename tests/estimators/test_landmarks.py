@@ -187,7 +187,7 @@ def test_rows_that_are_all_the_same(rows, rng):
 def test_the_pseudo_inverse_leaves_out_rounding(rng):
     """K⁺ K K⁺ = K⁺ and features with inner products k K⁺ k, of a matrix of rank 3."""
     x = rng.normal(size=(10, 3))
-    inverse = landmarks.Inverse.of(x @ x.T)
+    inverse = landmarks.NystroemFactor.of(x @ x.T)
     assert len(inverse.values) == 3
     np.testing.assert_allclose(inverse @ np.eye(10), np.linalg.pinv(x @ x.T, rcond=1e-10), atol=1e-10)
     np.testing.assert_allclose(inverse.whitened(x @ x.T) @ inverse.whitened(x @ x.T).T, x @ x.T, atol=1e-10)

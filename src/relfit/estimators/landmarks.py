@@ -6,11 +6,12 @@ its negative over those of the reference. With landmarks z_1..z_J, k_x = (k(x,z_
 Two passes over the rows, each O((n + Σm) J), give the means and then k_x · w_i of every row; neither holds more than a
 tile of kernel values. K is factorised once for all models, without a ridge.
 
-*The guard.* At some rows drawn at random, the first pass also gives f_i itself. The mean of ``f_i(x) − k_x · w_i`` over
-them is added to D. Over the draws its mean is what the landmarks miss, so D is unbiased for the complete estimate,
-whatever the landmarks are; and its variance, known from the same differences, is added to V. R drawn rows stand for R·n
-pairs of rows, which is why R can be small. J and R are chosen on a few rows, so that the guard's part of the variance
-stays below 5% at the least cost.
+*Residual correction.* At some rows drawn at random, the first pass also gives f_i itself. The mean of
+the residuals ``f_i(x) − k_x · w_i`` over them is added to D. Over the draws its mean is what the
+landmarks miss, so D is unbiased for the complete estimate, whatever the landmarks are; and its
+variance, known from the same residuals, is added to V. R drawn rows stand for R·n pairs of rows, which
+is why R can be small. J and R are chosen on a few rows, so that the correction adds less than 5% to the
+variance at the least cost.
 
 KSD is the same with the Stein kernel of every model in place of k, and one sample.
 """
@@ -52,19 +53,19 @@ PILOT_ROWS = 1000
 TRIAL_ROWS = 400
 FEWEST_LANDMARKS = 50
 FEWEST_DRAWN = 100
-# The most rows of the guard, or one row in so many if that is more: the variance falls faster than what landmarks miss.
-MOST_DRAWN = 3000
-ONE_IN = 1000
+# At most so many residual rows, or one row in so many if that is more: beyond that they cost more than they gain.
+MAX_RESIDUAL_ROWS = 3000
+ROWS_PER_RESIDUAL_ROW = 1000
 # The time to factorise a J × J matrix, in units of J³ kernel values.
 FACTORISATION = 0.2
-# The guard's part of the variance: what is promised, and what is aimed at.
-SHARE = 0.05
-AIM = 0.02
+# What the residual correction adds to the variance, as a part of it: at most, and as aimed at.
+MAX_VARIANCE_INFLATION = 0.05
+TARGET_VARIANCE_INFLATION = 0.02
 # Pairs of rows that take a moment, so that landmarks gain nothing.
 FEW_PAIRS = 20_000_000
 ALL_PAIRS = "landmarks estimator: all pairs of rows take no longer here, and were used instead"
-# The stream that the rows of the guard are drawn from.
-GUARD = "landmarks: guard"
+# The random stream of the residual rows.
+RESIDUAL_STREAM = "landmarks: guard"
 # The largest number of landmarks that is chosen automatically: factorising their kernel matrix takes seconds.
 MOST_LANDMARKS = 1500
 
@@ -97,7 +98,7 @@ class Landmarks(Estimator):
     with_columns: ClassVar[bool] = True
 
     def estimate(self, kind: Kind, data: Data, settings: EstimateSettings) -> Estimates:
-        """The estimate by landmarks, with the guard; that of all pairs where it takes no longer."""
+        """The estimate by landmarks, with the residual correction; that of all pairs where it takes no longer."""
         found = None if few_pairs(data, settings) else _by_landmarks(data, settings)
         if found is not None:
             return found
@@ -118,7 +119,7 @@ class Landmarks(Estimator):
         landmarks = min(15.0 * longest**0.27 * math.sqrt(max(1.0, columns / 15.0)), MOST_LANDMARKS)
         # Beyond ten million rows there are no more landmarks, and more drawn rows instead.
         drawn = max(round(150.0 * max(1.0, columns / 30.0)), longest // 20_000)
-        drawn = min(drawn, max(MOST_DRAWN, longest // ONE_IN))
+        drawn = min(drawn, max(MAX_RESIDUAL_ROWS, longest // ROWS_PER_RESIDUAL_ROW))
         values = int(2.0 * landmarks * (rows + sum(lengths))) + drawn * (rows * (len(lengths) + 1) + 2 * sum(lengths))
         return min(values, pair_count(rows, lengths))
 
@@ -175,14 +176,14 @@ class PointSums:
 
 
 @dataclass(frozen=True, eq=False)
-class Inverse:
+class NystroemFactor:
     """The pseudo-inverse of a kernel matrix (J, J), of which directions that are rounding are left out."""
 
     vectors: Array
     values: Array
 
     @classmethod
-    def of(cls, matrix: Array, smallest: float = SMALLEST) -> Inverse:
+    def of(cls, matrix: Array, smallest: float = SMALLEST) -> NystroemFactor:
         values, vectors = eigh(matrix, overwrite_a=True, check_finite=False, driver="evd")
         kept = values > smallest * values[-1]
         return cls(vectors[:, kept], values[kept])
@@ -194,7 +195,7 @@ class Inverse:
         """Features of kernel values (n, J), whose inner products are the Nyström kernel."""
         return np.asarray(rows @ (self.vectors / np.sqrt(self.values)))
 
-    def missed(self, matrix: Array, rows: Array) -> float:
+    def mean_squared_residual(self, matrix: Array, rows: Array) -> float:
         """The mean square of k − k_Nys over different rows, from k of these rows and their values at the landmarks."""
         features = self.whitened(rows)
         rest = matrix - features @ features.T
@@ -203,38 +204,38 @@ class Inverse:
 
 
 @dataclass(frozen=True, eq=False)
-class Stratum:
-    """The rows of one sample (or of several that belong together) that the guard looks at.
+class ResidualSample:
+    """The rows of one sample (or of several that belong together) at which residuals are known.
 
     Attributes:
         size: the number of all rows.
-        found, errors: (R, c) contributions of the drawn rows by the landmarks, and what they miss of them.
+        approximation, residuals: (R, c) contributions of the drawn rows by the landmarks, and what they miss of them.
         places: the c models that they belong to.
         jackknife: the factor of the ψ rows.
         weights: (R,) of the drawn rows in means, if they were drawn with unequal probabilities and replacement.
     """
 
     size: int
-    found: Array
-    errors: Array
+    approximation: Array
+    residuals: Array
     places: Rows
     jackknife: float = 1.0
     weights: Array | None = None
 
     def mean(self) -> Array:
         """(c,) the mean error of all rows, as the drawn ones estimate it."""
-        return self.errors.mean(axis=0) if self.weights is None else self.weights @ self.errors
+        return self.residuals.mean(axis=0) if self.weights is None else self.weights @ self.residuals
 
-    def noise(self) -> Array:
+    def variance_of_mean(self) -> Array:
         """(c, c) the covariance of that mean."""
-        count = len(self.errors)
+        count = len(self.residuals)
         if self.weights is not None:
-            return _covariance(self.weights[:, None] * self.errors) * count
-        return _covariance(self.errors) * ((1.0 - count / self.size) / count)
+            return _covariance(self.weights[:, None] * self.residuals) * count
+        return _covariance(self.residuals) * ((1.0 - count / self.size) / count)
 
-    def missing(self) -> Array:
+    def variance_deficit(self) -> Array:
         """(c, c) by how much the variance of the mean of all rows' contributions exceeds that by the landmarks."""
-        both = (_covariance(rows, self.weights) for rows in (self.found + self.errors, self.found))
+        both = (_covariance(rows, self.weights) for rows in (self.approximation + self.residuals, self.approximation))
         return np.subtract(*both) * (4.0 / self.size * self.jackknife**2)
 
 
@@ -242,7 +243,7 @@ def _covariance(rows: Array, weights: Array | None = None) -> Array:
     return np.atleast_2d(np.cov(rows.T, aweights=weights))
 
 
-def guarded(estimates: Estimates, strata: Sequence[Stratum], landmarks: int) -> Estimates:
+def correct_with_residuals(estimates: Estimates, strata: Sequence[ResidualSample], landmarks: int) -> Estimates:
     """The estimates with the mean errors of the drawn rows added, and the variance of these means."""
     values = estimates.values.copy()
     count = len(estimates.values)
@@ -251,23 +252,24 @@ def guarded(estimates: Estimates, strata: Sequence[Stratum], landmarks: int) -> 
     for each in strata:
         values[each.places] += each.mean()
         both = np.ix_(each.places, each.places)
-        noise[both] += each.noise()
-        missing[both] += each.missing()
+        noise[both] += each.variance_of_mean()
+        missing[both] += each.variance_deficit()
     plain = estimates.psi.covariance()
     whole = positive_part(plain + missing, mixed(plain + noise, plain)) + noise
     # V holds the second-order part twice, and is noisy where it holds nothing else.
     second = estimates.second_order_variances
     variances = np.maximum(np.diag(whole - noise) - second, second)
     share = float(np.divide(np.diag(noise), variances, out=np.zeros(count), where=variances > 0.0).max())
-    rows = sorted({len(each.errors) for each in strata})
+    rows = sorted({len(each.residuals) for each in strata})
     drawn = f"{rows[0]:,}" if len(rows) == 1 else f"{rows[0]:,} to {rows[-1]:,}"
     points = "1 landmark" if landmarks == 1 else f"{landmarks:,} landmarks"
     note = (
         f"landmarks estimator: {points}, and {drawn} rows of each sample that are compared with all "
         f"rows, which adds {_percent(share)} to the variance"
     )
-    if share > SHARE:
-        note += f"; more than {SHARE:.0%} is a loss of power, so give more landmarks (count) or residual_pairs"
+    if share > MAX_VARIANCE_INFLATION:
+        most = f"{MAX_VARIANCE_INFLATION:.0%}"
+        note += f"; more than {most} is a loss of power, so give more landmarks (count) or residual_pairs"
     return replace(estimates, values=values, covariance=whole, notes=(note, *estimates.notes))
 
 
@@ -282,7 +284,8 @@ class Trade:
     Attributes:
         smallest: (l,) the rows of the smallest sample that a model meets.
         most: the largest J.
-        missed: from J to (l,) the variance of the guard with R = 1, times `smallest`, of models equal to the data.
+        residual_variance: from J to (l,) the variance of the residual correction with R = 1, times
+            `smallest`, of models equal to the data.
         variances: (l,) those of the estimates of models equal to the data.
         values: from J and R to the kernel values that are evaluated.
         matrices: the J × J matrices that are factorised.
@@ -293,7 +296,7 @@ class Trade:
 
     smallest: NDArray[np.integer]
     most: int
-    missed: Callable[[int], Array]
+    residual_variance: Callable[[int], Array]
     variances: Array
     values: Callable[[int, int], float]
     matrices: int
@@ -306,19 +309,19 @@ class Trade:
         return self.values(count, drawn) + FACTORISATION * self.matrices * count**3
 
     def part(self, count: int) -> float:
-        """The part of the variance that the guard would add with R = 1."""
-        missed = self.missed(count)
+        """What the residual correction would add to the variance with R = 1, as a part of it."""
+        variance = self.residual_variance(count)
         variances = self.variances
-        parts = np.divide(missed, variances, out=np.zeros(len(variances)), where=variances > 0.0)
+        parts = np.divide(variance, variances, out=np.zeros(len(variances)), where=variances > 0.0)
         return float((parts / self.smallest).max())
 
     def added(self, count: int, drawn: int) -> float:
-        """The part of the variance that the guard adds; with all rows nothing is left to chance."""
+        """What it adds with R = `drawn`; with all rows nothing is left to chance."""
         return 0.0 if drawn >= self.rows else self.part(count) / drawn
 
 
 def chosen_sizes(estimator: Landmarks, trade: Trade) -> tuple[int, int]:
-    """The numbers J of landmarks and R of drawn rows: given, or with the guard's part as aimed at, at the least cost.
+    """The numbers J of landmarks and R of drawn rows: given, or those that add what is aimed at for the least cost.
 
     Models that differ from the data have larger variances, and what landmarks miss of their witnesses, which are
     smooth, is a smaller part of them. J is less than the most where the landmarks alone would cost as much as all
@@ -329,10 +332,10 @@ def chosen_sizes(estimator: Landmarks, trade: Trade) -> tuple[int, int]:
     longest = trade.longest
     rows = trade.rows
     smallest = trade.smallest
-    limit = min(rows, trade.most_drawn, max(MOST_DRAWN, rows // ONE_IN))
+    limit = min(rows, trade.most_drawn, max(MAX_RESIDUAL_ROWS, rows // ROWS_PER_RESIDUAL_ROW))
 
     def needed(count: int) -> float:
-        return max(float(FEWEST_DRAWN), trade.part(count) / AIM)
+        return max(float(FEWEST_DRAWN), trade.part(count) / TARGET_VARIANCE_INFLATION)
 
     if estimator.count is not None:
         counts = [min(estimator.count, most)]
@@ -344,7 +347,7 @@ def chosen_sizes(estimator: Landmarks, trade: Trade) -> tuple[int, int]:
     )
     if given is not None and len(counts) == 1:
         return counts[0], given
-    # Candidates: whether the guard's part is too large, its price (or the part, if it is), J and R.
+    # Candidates: whether the variance is inflated too much, the price (or the inflation, if it is), J and R.
     best = (True, math.inf, counts[0], limit)
     for count in counts:
         if cost(count, 0) >= (longest if best[0] else best[1]) and best[1] < math.inf:
@@ -358,20 +361,24 @@ def chosen_sizes(estimator: Landmarks, trade: Trade) -> tuple[int, int]:
     return best[2], best[3] if given is None else given
 
 
-def _room(settings: EstimateSettings, numbers: int) -> int:
+def _rows_in_memory(settings: EstimateSettings, numbers: int) -> int:
     """Rows that a third of a budget of memory holds, each with so many numbers of float64; any without a budget."""
     return sys.maxsize if settings.folder is None else settings.runtime.memory // (24 * numbers)
 
 
-def _most(settings: EstimateSettings, held: int, passing: int, drawn: int) -> tuple[int, int]:
+def _landmark_limits(settings: EstimateSettings, held: int, passing: int, drawn: int) -> tuple[int, int]:
     """The most landmarks, as many as were asked for or as there is room for, and the most drawn rows.
 
     A landmark is `held` as so many numbers, and as `passing` ones while landmarks are drawn; a drawn row as `drawn`.
     """
     estimator = cast(Landmarks, settings.estimator)
-    room = sys.maxsize if estimator.count is not None else min(_room(settings, held), _room(settings, passing) * 2)
+    room = (
+        sys.maxsize
+        if estimator.count is not None
+        else min(_rows_in_memory(settings, held), _rows_in_memory(settings, passing) * 2)
+    )
     most = min(most_landmarks(estimator), max(FEWEST_LANDMARKS, room - TRIAL_ROWS))
-    return most, max(FEWEST_DRAWN, _room(settings, drawn))
+    return most, max(FEWEST_DRAWN, _rows_in_memory(settings, drawn))
 
 
 def few_pairs(data: Data, settings: EstimateSettings) -> bool:
@@ -429,7 +436,7 @@ class _Samples:
         # U-statistics leave out pairs of a row with itself; across samples only where row a goes with row a.
         self.own = [size / (size - 1) for size in self.sizes]
         # All samples at once, in about five copies.
-        room = 2 * _room(settings, 5 * len(self.rows) * data.reference.shape[1])
+        room = 2 * _rows_in_memory(settings, 5 * len(self.rows) * data.reference.shape[1])
         self.pilot_rows = min(PILOT_ROWS, max(PILOT_ROWS // 2, room))
         self.across = self.own[0] if self.paired else 1.0
 
@@ -447,8 +454,8 @@ class _Samples:
         """Some rows of a sample, shifted, on the host."""
         return np.asarray(shifted(host(x[rows]), self.centre))
 
-    def inverse(self, points: Array) -> Inverse:
-        return Inverse.of(self.values(points, points), self.smallest)
+    def inverse(self, points: Array) -> NystroemFactor:
+        return NystroemFactor.of(self.values(points, points), self.smallest)
 
     def passes(self, points: Sequence[Array], landmarks: int) -> list[Runtime]:
         """The runtimes of both passes, which report their progress as one."""
@@ -472,7 +479,9 @@ class _Samples:
         """(J, 1) contributions of rows of sample i at some points."""
         return (self.own[i] * theirs - self.across * ours)[:, None]
 
-    def contributions(self, points: Array, inverse: Inverse, means: Sequence[Array], runtime: Runtime) -> list[Array]:
+    def contributions(
+        self, points: Array, inverse: NystroemFactor, means: Sequence[Array], runtime: Runtime
+    ) -> list[Array]:
         """k_a · w of every row and model, from the samples' means at the landmarks: (n, l), then (m, 1) each."""
         ours, *theirs = means
         directions = [self.of_reference(ours, theirs), *(self.of_model(i, ours, x) for i, x in enumerate(theirs, 1))]
@@ -532,7 +541,9 @@ def _mmd_trade(
     models = len(samples.rows) - 1
     columns = data.reference.shape[1]
     # Landmarks are held once for every sample and once more, drawn rows also by themselves.
-    most, most_drawn = _most(settings, *(columns * times for times in (models + 2, 3 * models, 4 * models + 2)))
+    most, most_drawn = _landmark_limits(
+        settings, *(columns * times for times in (models + 2, 3 * models, 4 * models + 2))
+    )
     orders = _drawn_rows(data, settings, "landmarks", most + TRIAL_ROWS)
     trial = pooled_rows(data, {key: order[::-1].copy() for key, order in orders.items()}, TRIAL_ROWS, settings.seed)
     values = samples.values(trial, trial)
@@ -540,9 +551,11 @@ def _mmd_trade(
     def landmarks(count: int) -> Array:
         return pooled_rows(data, orders, count, settings.seed)
 
-    def missed(count: int) -> Array:
+    def residual_variance(count: int) -> Array:
         points = landmarks(count)
-        return np.full(models, 4.0 * samples.inverse(points).missed(values, samples.values(trial, points)))
+        return np.full(
+            models, 4.0 * samples.inverse(points).mean_squared_residual(values, samples.values(trial, points))
+        )
 
     def evaluated(count: int, drawn: int) -> float:
         at_drawn = sizes[0] * (models + 1) + 2 * sum(sizes[1:])
@@ -552,7 +565,7 @@ def _mmd_trade(
     longest = float(pair_count(sizes[0], sizes[1:]))
     smallest = np.minimum(sizes[0], sizes[1:])
     limits = longest, max(sizes), most_drawn
-    return Trade(smallest, most, missed, pilot.second_order_variances, evaluated, 1, *limits), landmarks
+    return Trade(smallest, most, residual_variance, pilot.second_order_variances, evaluated, 1, *limits), landmarks
 
 
 def _mmd(data: Data, settings: EstimateSettings) -> Estimates | None:
@@ -569,7 +582,7 @@ def _mmd(data: Data, settings: EstimateSettings) -> Estimates | None:
     # There are fewer where the reference or the models have fewer rows than half of the count.
     count = len(points)
     inverse = samples.inverse(points)
-    rows = list(_drawn_rows(data, settings, GUARD, drawn).values())
+    rows = list(_drawn_rows(data, settings, RESIDUAL_STREAM, drawn).values())
     at_reference, *at_models = (host(x[each]) for x, each in zip(samples.rows, rows, strict=True))
     # Each sample is summed at the landmarks, at the drawn rows of the reference, and at those of the models it meets.
     where = [np.concatenate([points, at_reference, *at_models])]
@@ -587,7 +600,7 @@ def _mmd(data: Data, settings: EstimateSettings) -> Estimates | None:
     found = [x[each] for x, each in zip(contributions, rows, strict=True)]
     exact = [x - y[each] for x, y, each in zip(exact, itself, rows, strict=True)]
     strata = _strata(sizes, found, exact, settings.dependence)
-    whole = guarded(replace(pilot, values=estimates.values, psi=estimates.psi), strata, count)
+    whole = correct_with_residuals(replace(pilot, values=estimates.values, psi=estimates.psi), strata, count)
     # Of a kernel with one value rounding is left, which would be a certain difference.
     rounding = 1e-14 * max(float(np.abs(mean).max()) for mean in means)
     if max(np.abs(whole.values).max(), math.sqrt(whole.projection.max())) <= rounding:
@@ -595,19 +608,21 @@ def _mmd(data: Data, settings: EstimateSettings) -> Estimates | None:
     return mmd.Samples().with_second_order(data, settings, whole)
 
 
-def _strata(sizes: Sequence[int], found: Sequence[Array], exact: Sequence[Array], dependence: str) -> list[Stratum]:
-    """The guard's strata, from the drawn rows' contributions by the landmarks and as they are."""
+def _strata(
+    sizes: Sequence[int], found: Sequence[Array], exact: Sequence[Array], dependence: str
+) -> list[ResidualSample]:
+    """The residuals at the drawn rows, from their contributions by the landmarks and as they are."""
     errors = [x - y for x, y in zip(exact, found, strict=True)]
     everyone = np.arange(len(sizes) - 1)
     if dependence == "paired":
-        return [Stratum(sizes[0], found[0] + np.hstack(found[1:]), errors[0] + np.hstack(errors[1:]), everyone)]
-    first = Stratum(sizes[0], found[0], errors[0], everyone)
+        return [ResidualSample(sizes[0], found[0] + np.hstack(found[1:]), errors[0] + np.hstack(errors[1:]), everyone)]
+    first = ResidualSample(sizes[0], found[0], errors[0], everyone)
     if dependence == "shared":
-        return [first, Stratum(sizes[1], np.hstack(found[1:]), np.hstack(errors[1:]), everyone)]
+        return [first, ResidualSample(sizes[1], np.hstack(found[1:]), np.hstack(errors[1:]), everyone)]
     return [
         first,
         *(
-            Stratum(*each, everyone[i : i + 1])
+            ResidualSample(*each, everyone[i : i + 1])
             for i, each in enumerate(zip(sizes[1:], found[1:], errors[1:], strict=True))
         ),
     ]
@@ -645,24 +660,24 @@ def _ksd_trade(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSet
     trial = at(order[::-1][:TRIAL_ROWS])
     values = stein.stein(trial, trial)
 
-    def missed(count: int) -> Array:
+    def residual_variance(count: int) -> Array:
         points = at(order[:count])
         near = stein.stein(trial, points)
         own = _stein_inverses(kernel, points, smallest)
-        return np.array([a.missed(u, k) for a, u, k in zip(own, values, near, strict=True)])
+        return np.array([a.mean_squared_residual(u, k) for a, u, k in zip(own, values, near, strict=True)])
 
     def evaluated(count: int, drawn: int) -> float:
         return float(n) * (2 * count + drawn)
 
     held = x.shape[1] * (1 + models)
-    some = order[: min(PILOT_ROWS, max(PILOT_ROWS // 2, 2 * _room(settings, 5 * held)))]
+    some = order[: min(PILOT_ROWS, max(PILOT_ROWS // 2, 2 * _rows_in_memory(settings, 5 * held)))]
     rows = [host(x[some]), *(host(s[some]) for s in scores)]
     plain = replace(runtime, progress=None, checkpoint=None, scheduler=None)
     pilot = ksd.complete(rows[0], rows[1:], settings.kernel, plain, settings.seed)
     variances = pilot.second_order_variances * (len(some) / n) ** 2
-    most, most_drawn = _most(settings, 3 * held, 3 * held, 3 * held)
+    most, most_drawn = _landmark_limits(settings, 3 * held, 3 * held, 3 * held)
     limits = n**2 / 2.0, n, most_drawn
-    return Trade(np.array([n]), min(n, most), missed, variances, evaluated, models, *limits)
+    return Trade(np.array([n]), min(n, most), residual_variance, variances, evaluated, models, *limits)
 
 
 def _stein_rows(x: Any, scores: Sequence[Any], centre: Array, rows: Rows) -> list[Array]:
@@ -670,15 +685,15 @@ def _stein_rows(x: Any, scores: Sequence[Any], centre: Array, rows: Rows) -> lis
     return [shifted(host(x[rows]), centre), *(host(s[rows]) for s in scores)]
 
 
-def _stein_inverses(kernel: Kernel, points: Sequence[Array], smallest: float) -> Iterator[Inverse]:
+def _stein_inverses(kernel: Kernel, points: Sequence[Array], smallest: float) -> Iterator[NystroemFactor]:
     """The inverse of the landmarks' Stein matrix for each model, one matrix at a time."""
     for score in points[1:]:
         own = (points[0], score)
-        yield Inverse.of(PairKernel(kernel).stein(own, own)[0], smallest)
+        yield NystroemFactor.of(PairKernel(kernel).stein(own, own)[0], smallest)
 
 
 def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings) -> Estimates | None:
-    """KSD² of each model, scores (n, d) at the rows x (n, d), with the guard."""
+    """KSD² of each model, scores (n, d) at the rows x (n, d), with the residual correction."""
     n = len(x)
     centre = centre_of(x)
     models = len(scores)
@@ -695,9 +710,11 @@ def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings)
     for part in parts(x.shape):
         same = [shifted(host(x[part]), centre), *(host(s[part]) for s in scores)]
         diagonal[part] = PairKernel(kernel).stein_pairs(same, same)
-    guard, weights = _by_size(diagonal, drawn, stream(settings.seed, GUARD, "reference"))
+    drawn_rows, weights = _sample_proportional_to_size(
+        diagonal, drawn, stream(settings.seed, RESIDUAL_STREAM, "reference")
+    )
     landmarks = order[:count]
-    both = np.concatenate([order[:count], guard])
+    both = np.concatenate([order[:count], drawn_rows])
 
     def sums(rows: Rows, weights: Array | None, report: Progress | None) -> Array:
         """Σ_a u_i(z_j, x_a) of points and all rows, or of every row with weighted points."""
@@ -712,16 +729,16 @@ def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings)
     directions = zip(_stein_inverses(kernel, points, smallest), means[:count].T, strict=True)
     g = sums(landmarks, np.stack([inverse @ mean for inverse, mean in directions], axis=1), second)
     g = g - diagonal / (n - 1)
-    found = g[guard]
-    exact = means[count:] - diagonal[guard] / (n - 1)
+    found = g[drawn_rows]
+    exact = means[count:] - diagonal[drawn_rows] / (n - 1)
     jackknife = (n - 1) / (n - 2)
-    stratum = Stratum(n, found, exact - found, np.arange(models), jackknife, weights)
+    stratum = ResidualSample(n, found, exact - found, np.arange(models), jackknife, weights)
     arguments = settings.seed, g.mean(axis=0), Psi(centred(g) * jackknife), diagonal.sum(axis=0)
-    return guarded(ksd.with_second_order(x, scores, kernel, centre, *arguments), [stratum], count)
+    return correct_with_residuals(ksd.with_second_order(x, scores, kernel, centre, *arguments), [stratum], count)
 
 
-def _by_size(diagonal: Array, count: int, rng: np.random.Generator) -> tuple[Rows, Array | None]:
-    """Rows for the guard and their weights: half of the probability goes with u_i(x,x).
+def _sample_proportional_to_size(diagonal: Array, count: int, rng: np.random.Generator) -> tuple[Rows, Array | None]:
+    """Residual rows and their weights: half of the probability goes with u_i(x,x).
 
     Landmarks miss most of rows far away, of which some hundred rows drawn alike would hold none or too many.
     """
