@@ -13,7 +13,6 @@ import json
 import math
 import re
 import sys
-from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -63,7 +62,7 @@ def table(folder):
 
     data, models = written("census"), {"bootstrap": written("bootstrap"), "copula": written("copula", odds=0.02)}
     models |= {"network": written("network", 0.05, 0.08), "forest": written("forest", 0.1, 0.2, 2.0)}
-    result = replace(relfit.compare(data, models, rng=0), reference="census.csv")
+    result = relfit.compare(data, models, rng=0).changed(reference="census.csv")
     return result, {"data": (data, models), "title": "Synthetic census tables"}
 
 

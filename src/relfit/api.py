@@ -27,10 +27,10 @@ from relfit.estimators.locations import choose_locations, without_used_rows
 from relfit.estimators.losses import from_losses
 from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Collection
-from relfit.results.comparison import Comparison, comparison, with_impossible
+from relfit.results.comparison import Comparison, comparison
 from relfit.results.pair import PairComparison
 from relfit.results.plan import Plan as SizePlan
-from relfit.results.serial import VERSIONS
+from relfit.results.verdicts import Method, Provenance
 from relfit.settings import NO_TEST, Options, Plan, Settings, resolved, shows_options
 from relfit.stats.decision import CORRECTIONS, check_scale
 from relfit.stats.joint import JointEstimate, Psi, binary_step
@@ -109,10 +109,22 @@ def compare_with_data(reference: Any, models: Any, **options: Unpack[Options]) -
         compared = Compared(plan, joint, given, decision, test, settings.criteria, selection, selecting, data, asked)
         found = run_checks(compared)
     notes = (*plan.notes, *estimate_notes(joint, plan.estimate), *decision.notes, *found.notes)
-    joint = replace(joint, doubts=(*joint.doubts, *found.doubts))
-    record = {**_recorded(plan, settings), "shared_rows": plan.data.shared_rows, "warnings": notes, **found.fields}
-    result = comparison(joint, decision, test, settings.criteria, plan.originals, **record)
-    return with_impossible(result, plan.data.names, plan.data.impossible, plan.data.copies), plan.loaded
+    joint = replace(joint, measure=plan.measure, doubts=(*joint.doubts, *found.doubts))
+    data = plan.data
+    result = comparison(
+        joint,
+        decision,
+        test,
+        settings.criteria,
+        names=data.names,
+        copies=data.copies,
+        impossible=data.impossible,
+        method=_method(plan, settings),
+        provenance=_provenance(plan, settings),
+        warnings=notes,
+        **found.fields,
+    )
+    return result, plan.loaded
 
 
 def _by_each(reference: Any, models: Any, several: Sequence[Any], options: Options) -> tuple[Comparison, Data | None]:
@@ -181,29 +193,34 @@ def _chosen_kernel(plan: Plan, which: str) -> tuple[Kernel, str]:
     return choose_kernel(data, estimate, plan.candidates, joint_estimate, rows)
 
 
-def _recorded(plan: Plan, settings: Settings) -> dict[str, Any]:
-    """The settings that every result records."""
-    data, estimate, estimator = plan.data, plan.estimate, plan.estimate.estimator
+def _method(plan: Plan, settings: Settings) -> dict[str, Any]:
+    """How models are compared, as every result records it."""
+    estimate, estimator = plan.estimate, plan.estimate.estimator
     return {
-        "measure": plan.measure,
-        "kernel": None if data.likelihood else estimate.kernel,
+        "kernel": None if plan.data.likelihood else estimate.kernel,
         "bandwidth_rule": plan.bandwidth_rule or None,
         "estimator": estimator.name,
         "dependence": estimate.dependence,
         **estimator.record(),
         "locations": None if estimate.locations is None else estimate.locations.points,
-        "inputs": {
-            "reference": data.digests.get(None),
-            "models": {name: data.digests.get(name) for name in data.names},
-        },
-        "seed": settings.seed,
-        "backend": estimate.runtime.backend.name,
         "preset": settings.preset,
-        "encoding": data.encoding,
-        # A preset defines the units of its features.
-        "unscaled": None if settings.preset else data.unscaled,
-        "plan": {"memory": estimate.runtime.memory, "patch_rows": estimate.runtime.patch_rows or PATCH_ROWS},
     }
+
+
+def _provenance(plan: Plan, settings: Settings) -> Provenance:
+    """What a result was made from."""
+    data, runtime = plan.data, plan.estimate.runtime
+    digests = {name: data.digests.get(name) for name in data.names}
+    return Provenance(
+        seed=settings.seed,
+        backend=runtime.backend.name,
+        inputs={"reference": data.digests.get(None), "models": digests},
+        plan={"memory": runtime.memory, "patch_rows": runtime.patch_rows or PATCH_ROWS},
+        encoding=data.encoding,
+        # A preset defines the units of its features.
+        unscaled=None if settings.preset else data.unscaled,
+        shared_rows=data.shared_rows,
+    )
 
 
 @shows_options(without=NO_TEST)
@@ -269,7 +286,8 @@ def decide(
     notes = (*joint.notes, *size_notes(joint), *decision.notes)
     # A test without random numbers needs no seed to be repeated.
     seed = None if rng is None and not test.draws else settings.seed
-    return comparison(joint, decision, test, settings.criteria, warnings=notes, seed=seed)
+    provenance = Provenance(seed=seed)
+    return comparison(joint, decision, test, settings.criteria, warnings=notes, provenance=provenance)
 
 
 @with_score_options
@@ -308,7 +326,7 @@ def compare_losses(
     read.larger_is_better()
     joint = from_losses(read, dependence=dependence, lags=lags)
     result = decide(joint, test=test, alpha=alpha, correction=correction, margin=margin, rng=rng)
-    return replace(result, inputs={"reference": read.digest(), "models": {}})
+    return result.changed(inputs={"reference": read.digest(), "models": {}})
 
 
 @shows_options(without=("correction",))
@@ -351,25 +369,16 @@ def compare_pair(
     else:
         decision = decided(joint, settings.alpha, settings.margin)
         values = joint.values.tolist()
-    pvalue = float(np.exp(decision.log_pvalue))
+    method = {**_method(plan, settings), **({} if joint.close is None else {"variance": "second-order"})}
     return PairComparison(
         names=(names[0], names[1]),
-        statistic=decision.statistic(settings.margin),
-        pvalue=pvalue,
-        worse=pvalue <= settings.alpha,
+        estimate=replace(joint, measure=plan.measure, doubts=(*joint.doubts, *found.doubts), psi=None, close=None),
+        decision=decision,
         discrepancy=(values[0], values[1]),
-        alpha=settings.alpha,
-        test=name.format(measure=plan.measure),
+        method=Method(alpha=settings.alpha, margin=settings.margin, test=name.format(measure=plan.measure), **method),
+        provenance=_provenance(plan, settings),
         warnings=(*plan.notes, *estimate_notes(joint, plan.estimate), *found.notes),
-        doubts=(*joint.doubts, *found.doubts),
-        sizes=joint.sizes,
-        groups=joint.groups,
-        versions=dict(VERSIONS),
-        margin=settings.margin,
-        yardstick=joint.yardstick,
-        **vars(decision),
         **found.fields,
-        **{**_recorded(plan, settings), **({} if joint.close is None else {"variance": "second-order"})},
     )
 
 
@@ -585,7 +594,7 @@ def compare_noised(
 
     def decided(joint: JointEstimate) -> Comparison:
         result = decide(joint, test=test, alpha=alpha, correction=correction, rng=seed)
-        return replace(result, estimator="complete", dependence="independent")
+        return result.changed(estimator="complete", dependence="independent")
 
     return NoisedComparison(decided(_average(joints, sigmas)), sigmas, tuple(decided(joint) for joint in joints))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from xml.etree import ElementTree
@@ -86,7 +85,7 @@ def test_doubts_are_an_error_after_everything_was_written(files, capsys, monkeyp
 
     def doubted(*args, **settings):
         result = compared(*args, **settings)
-        return replace(result, doubts=("items depend on each other; give --group",))
+        return result.changed(doubts=("items depend on each other; give --group",))
 
     monkeypatch.setattr(module, "compare_losses", doubted)
     (files / "s.csv").write_text("item,small,large\n" + "".join(f"{k},{k % 2},1\n" for k in range(40)))

@@ -190,7 +190,7 @@ def test_impossible_rows_make_a_model_worse_and_change_nothing_else(positive, te
     assert np.isposinf(result.confidence_interval()[[0, 3, 4]]).all()
     assert not any(
         np.isnan(value).any()
-        for value in vars(result).values()
+        for value in (getattr(result, name) for name in result.described())
         if isinstance(value, np.ndarray) and value.dtype.kind == "f"
     )
     assert "nan" not in str(result)

@@ -1,6 +1,5 @@
 """Degenerate and hard cases: never a NaN, never a Python warning, never a verdict without its reason."""
 
-from dataclasses import fields
 from functools import partial
 
 import numpy as np
@@ -26,10 +25,10 @@ psi = partial(decide, test="relpsi")
 
 def checked(result):
     """The result, after what must hold of every result."""
-    for item in fields(result):
-        value = getattr(result, item.name)
+    for name in result.described():
+        value = getattr(result, name)
         if isinstance(value, np.ndarray):
-            assert not np.isnan(value.astype(float)).any(), item.name
+            assert not np.isnan(value.astype(float)).any(), name
     assert ((result.pvalue >= 0.0) & (result.pvalue <= 1.0)).all()
     assert (result.adjusted_pvalue >= result.pvalue).all()
     assert not result.worse[result.best_index]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ def make(values, errors=0.1, names=None, **changes):
     names = tuple(names) if names is not None else tuple(f"m{k}" for k in range(1, len(values) + 1))
     settings = {key: changes.pop(key) for key in ("alpha", "correction") if key in changes}
     joint = relfit.JointEstimate(names, values, np.diag(np.broadcast_to(errors, values.shape) ** 2.0))
-    return replace(relfit.decide(joint, test="relpsi", **settings), **changes)
+    return relfit.decide(joint, test="relpsi", **settings).changed(**changes)
 
 
 @pytest.fixture(name="make")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from html import unescape
 from xml.etree import ElementTree
 
@@ -129,16 +128,16 @@ def test_the_gate_of_a_pair(rng, test):
     assert judge_pair(back).words == "near is shown to be no worse than far"
     alpha = (2.0 if test == "relpsi" else 1.0) * float(ndtr(back.statistic))
     for factor, verdict in ((1.01, "non-inferior"), (0.99, "inconclusive")):
-        assert judge_pair(replace(back, alpha=factor * alpha)).verdict == verdict
-    unclear = judge_pair(replace(back, statistic=-1.0, difference=-0.1, standard_error=0.1), require="non-inferior")
+        assert judge_pair(back.changed(alpha=factor * alpha)).verdict == verdict
+    unclear = judge_pair(back.changed(difference=-0.1, standard_error=0.1), require="non-inferior")
     assert (unclear.verdict, unclear.status) == ("inconclusive", 3)
     assert "more rows per model would decide; without a margin" in unclear.words
-    doubted = judge_pair(replace(pair, doubts=("rows depend on each other",)))
+    doubted = judge_pair(pair.changed(doubts=("rows depend on each other",)))
     assert (doubted.verdict, doubted.status, doubted.words) == ("error", 2, "gate: rows depend on each other")
 
 
 def test_a_gate_without_an_answer_is_an_error_in_every_output():
-    result = replace(two(0.9), doubts=("rows depend on each other; give groups",))
+    result = two(0.9).changed(doubts=("rows depend on each other; give groups",))
     gate = ask(result, "new")
     assert (gate.verdict, gate.status) == ("error", 2)
     sentence = "Gate without an answer: rows depend on each other; give groups."

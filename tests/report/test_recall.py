@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from refusals import refused
@@ -94,7 +92,7 @@ def test_other_data_are_refused(two):
     moved = data, {**models, "b": models["b"] + 0.1}
     refused(lambda: recall(result, moved), "expected the data this result was made from", "model 'b'")
     refused(lambda: recall(result, (data[::-1], models)), "expected the data this result was made from", "reference")
-    unrecorded = replace(result, inputs=None)
+    unrecorded = result.changed(inputs=None)
     refused(lambda: differing_rows(unrecorded, recall(unrecorded, moved), "b"), "the discrepancy of 'b' is")
     refused(
         lambda: differing_rows(result, recall(result, two), "c"), "name: expected the name of a model (a or b), got 'c'"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -132,7 +131,7 @@ def comparisons(draw):
     level = draw(st.sampled_from([0.01, 0.05, 0.3]))
     result = relfit.decide(joint, test="relpsi", alpha=level, correction=correction)
     if draw(st.booleans()):
-        result = replace(result, test="relmulti", select_fraction=0.25)
+        result = result.changed(test="relmulti", select_fraction=0.25)
     return result
 
 

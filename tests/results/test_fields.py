@@ -1,14 +1,15 @@
 """A field of a result is declared in one place: files, their checks, the page and the estimate follow from it."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 
 import numpy as np
+import pytest
 from refusals import refused
 
 import relfit
 from relfit.report.page import settings
 from relfit.results.stored import MAYBE_WORD, Numbers, kept
-from relfit.results.verdicts import shared_fields
+from relfit.results.verdicts import Provenance
 
 # The other comparisons are read as comparisons, one by one.
 NESTED = {"also"}
@@ -18,41 +19,61 @@ def _result():
     return relfit.decide(relfit.JointEstimate(("a", "b"), [0.1, 0.9], 0.01 * np.eye(2), (50,)), rng=0)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Coloured(relfit.Comparison):
-    """A comparison with two fields more."""
+@dataclass(frozen=True, kw_only=True)
+class Inked(Provenance):
+    """With two fields more."""
 
     colour: str | None = field(default=None, metadata=kept(MAYBE_WORD, label="colour of the ink"))
-    shades: np.ndarray | None = field(default=None, metadata=kept(Numbers(low=0.0)))
+    shades: np.ndarray | None = field(default=None, metadata=kept(Numbers(low=0.0, optional=True)))
 
 
-def _coloured(**more):
-    result = _result()
-    return Coloured(**{item.name: getattr(result, item.name) for item in fields(result)}, **more)
+@pytest.fixture
+def inked(monkeypatch):
+    monkeypatch.setitem(relfit.Comparison.PARTS, "provenance", Inked)
+    return replace(_result(), provenance=Inked(colour="red", shades=np.array([0.5, 2.0])))
 
 
 def test_every_field_says_how_it_is_kept():
-    assert {item.name for item in fields(relfit.Comparison) if item.metadata.get("form") is None} == NESTED
+    assert {name for name, told in relfit.Comparison.described().items() if told.get("form") is None} == NESTED
 
 
-def test_a_declared_field_is_written_checked_read_and_shown():
+def test_a_comparison_is_its_estimate_decision_method_and_provenance():
+    parts = {item.name for item in fields(_result()) if is_dataclass(getattr(_result(), item.name))}
+    assert parts == {"estimate", "decision", "method", "provenance"}
+    assert _result().distinct() is not None
+
+
+def test_a_declared_field_is_written_checked_read_and_shown(inked):
     """Code review of 0.2: a result field stood in seven lists."""
-    result = _coloured(colour="red", shades=np.array([0.5, 2.0]))
-    record = {**result.to_dict(), "type": "relfit.Comparison"}
-    again = Coloured.from_dict(record)
+    record = inked.to_dict()
+    again = relfit.Comparison.from_dict(record).provenance
     assert (again.colour, again.shades.tolist()) == ("red", [0.5, 2.0])
-    refused(lambda: Coloured.from_dict({**record, "colour": "a\x07"}), "colour: expected a word or null")
-    refused(lambda: Coloured.from_dict({**record, "shades": [-1.0, 0.0]}), "shades: expected numbers from 0 to inf")
-    refused(lambda: Coloured.from_dict({**record, "shades": [1.0]}), "shades of shape (1,) for 2 names")
-    assert ("colour of the ink", "red") in settings(result)
-    assert not any("shades" in label for label, _ in settings(result))
+    for name, wrong, expected in (
+        ("colour", "a\x07", "colour: expected a word or null"),
+        ("shades", [-1.0, 0.0], "shades: expected numbers from 0 to inf"),
+        ("shades", [1.0], "shades of shape (1,) for 2 names"),
+    ):
+        refused(lambda name=name, wrong=wrong: relfit.Comparison.from_dict({**record, name: wrong}), expected)
+    assert ("colour of the ink", "red") in settings(inked)
+    assert not any("shades" in label for label, _ in settings(inked))
 
 
-def test_fields_shared_with_the_estimate_are_those_of_the_estimate():
-    result = _result()
-    of_estimate = {item.name for item in fields(relfit.JointEstimate)}
-    assert set(shared_fields(result)) < of_estimate
-    assert result.distinct().sizes == result.sizes == (50,)
+def test_a_change_reaches_the_part_that_has_the_field():
+    changed = _result().changed(backend="other", alpha=0.01, lags=3, warnings=("one",))
+    assert (changed.provenance.backend, changed.method.alpha, changed.estimate.lags) == ("other", 0.01, 3)
+    assert (changed.backend, changed.alpha, changed.lags, changed.warnings) == ("other", 0.01, 3, ("one",))
+    with pytest.raises(TypeError, match="Comparison has no field colour"):
+        _result().changed(colour="red")
+
+
+@pytest.mark.parametrize("name", ["difference", "pvalue", "best_index", "grade", "standard_error", "confidence_set"])
+def test_a_file_whose_numbers_contradict_each_other_is_refused(name):
+    record = _result().to_dict()
+    values = record[name]
+    wrong = values + 1 if isinstance(values, int) else [*values[:-1], values[0]] if name != "confidence_set" else ["b"]
+    if name == "standard_error":
+        wrong = [0.2, 0.1]
+    refused(lambda: relfit.Comparison.from_dict({**record, name: wrong}), f"contradicts itself: {name} is not that of")
 
 
 def test_settings_on_the_page_keep_their_order_and_names():

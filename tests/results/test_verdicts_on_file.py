@@ -63,8 +63,8 @@ def test_the_best_of_kernels_that_disagree():
     values = ([0.0, 1.0], [2.0, 0.0])
     joints = [JointEstimate(("a", "b"), v, p.covariance(), (400,), p) for v, p in zip(values, parts, strict=True)]
     mean, decision = BestSet().decide_under_all(joints, ["one", "two"], Criteria(0.05))
-    copies = {"a": "a", "b": "b", "b too": "b"}
-    result = again(comparison(mean, decision, BestSet(), Criteria(0.05), copies, warnings=decision.notes))
+    copies = {"b too": "b"}
+    result = again(comparison(mean, decision, BestSet(), Criteria(0.05), names=("a", "b", "b too"), copies=copies))
     assert result.adjusted_pvalue[1] <= 0.05
     assert result.worse.tolist() == [True, False, False]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +82,7 @@ def compare_command(reference: str, models: Sequence[str], **params: Any) -> int
         result, loaded = compare_with_data(inputs.reference, inputs.models, groups=inputs.groups, **settings)
     warnings = (*inputs.notes, *result.warnings)
     named_as = valid_text(Path(reference).name)
-    result = replace(result, warnings=warnings, command=recorded_command(), reference=named_as)
+    result = result.changed(warnings=warnings, command=recorded_command(), reference=named_as)
     if params["memory"] is None:
         return conclude(result, params, data=loaded, items=items)
     # Rows that were read in parts are read again.
@@ -133,7 +132,7 @@ def pair_command(reference: str, a: str, b: str, **params: Any) -> int:
         settings = {"groups": inputs.groups, **options.comparing_options(params, executor)}
         result = compare_pair(inputs.reference, *inputs.models.values(), names=tuple(named), **settings)
     warnings = worded((*inputs.notes, *result.warnings))
-    result = replace(result, warnings=warnings, doubts=worded(result.doubts))
+    result = result.changed(warnings=warnings, doubts=worded(result.doubts))
     gate = judge_pair(result, require=params["require"]) if params["gate"] else None
     return finish(result, params, gate)
 

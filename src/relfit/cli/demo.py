@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import click
 import numpy as np
@@ -68,7 +67,7 @@ def run(seed: int = 0) -> Comparison:
     >>> len(run(seed=0).names)
     6
     """
-    return replace(compare(*problem(seed), rng=seed), reference="handwritten digits")
+    return compare(*problem(seed), rng=seed).changed(reference="handwritten digits")
 
 
 def _digit_gaussians(images: Array, labels: NDArray[np.uint8], count: int, rng: np.random.Generator) -> Array:

@@ -122,7 +122,7 @@ def evals_command(paths: Sequence[str], **params: Any) -> int:
         raise InputError("--bounds: belongs to --sequential; leave it out")
     criteria = {key: params[key] for key in ("higher_is_better", "max_missing", "alpha", "margin", "correction")}
     result = compare_losses(evals, rng=params["seed"], **criteria)
-    return conclude(replace(result, command=recorded_command()), params, data=evals)
+    return conclude(result.changed(command=recorded_command()), params, data=evals)
 
 
 def _sequential(evals: Scores, params: Mapping[str, Any]) -> int:

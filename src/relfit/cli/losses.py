@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,5 +96,5 @@ def losses_command(table: str, **params: Any) -> int:
     kept = ("max_missing", "dependence", "lags", "test", "correction", "alpha", "margin")
     settings = {name: params[name] for name in kept}
     result = compare_losses(scores, rng=params["seed"], **settings)
-    result = replace(result, command=recorded_command(), reference=valid_text(Path(table).name))
+    result = result.changed(command=recorded_command(), reference=valid_text(Path(table).name))
     return conclude(result, params, data=scores)

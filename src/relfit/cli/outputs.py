@@ -8,7 +8,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -242,8 +241,8 @@ def conclude(result: Comparison, params: Mapping[str, Any], *, data: Any = None,
 
         # The page says which verdicts depend on the bandwidth: so do the terminal and the gate.
         result = with_other_bandwidths(result, data)
-    result = replace(
-        result, warnings=worded(result.warnings), doubts=worded(result.doubts), leading=worded(result.leading)
+    result = result.changed(
+        warnings=worded(result.warnings), doubts=worded(result.doubts), leading=worded(result.leading)
     )
     gate = None
     if params["gate"] is not None:

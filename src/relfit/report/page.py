@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from dataclasses import fields
 from datetime import datetime
 from functools import cache
 from importlib import resources
@@ -264,11 +263,11 @@ def _gate(comparison: Comparison, gate: Any) -> dict[str, Any] | None:
 def settings(comparison: Comparison) -> list[tuple[str, str]]:
     """Every setting the result records, in words; those that do not apply are left out."""
     shown = {"discrepancy": words.measure_of(comparison).measured, "models": str(len(comparison.names))}
-    for item in sorted(fields(comparison), key=lambda item: not item.metadata.get("first")):
-        value = getattr(comparison, item.name)
-        label = item.metadata.get("label")
-        if label is not None and value is not None and not (item.name == "margin" and value == 0.0):
-            shown[label] = _setting(comparison, item.name, value)
+    values = comparison.held()
+    for name, told in sorted(comparison.described().items(), key=lambda item: not item[1].get("first")):
+        value, label = values[name], told.get("label")
+        if label is not None and value is not None and not (name == "margin" and value == 0.0):
+            shown[label] = _setting(comparison, name, value)
     return [(label, text) for label, text in shown.items() if text]
 
 

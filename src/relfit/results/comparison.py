@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relfit.results.pair import PairMatrix, Ranks
-from relfit.results.serial import VERSIONS, also_written, comparison_from, parsed, text_of
+from relfit.results.serial import also_written, comparison_from, parsed, text_of
 from relfit.results.table import LONGEST_NAME, Display
-from relfit.results.verdicts import Verdicts, shared_fields
-from relfit.stats.decision import PVALUE_CORRECTIONS, Decision, difference_variance
+from relfit.results.verdicts import Method, Verdicts
+from relfit.stats.decision import PVALUE_CORRECTIONS, Decision
 from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate, third_cumulants
 from relfit.stats.maxt import seeded
 from relfit.stats.pairs import pairwise_matrix, rank_sets
 from relfit.stats.tests.base import Criteria, Test
-from relfit.util.arrays import Array
 from relfit.util.attached import attached
 from relfit.util.checks import check_choice, check_level
 from relfit.util.errors import InputError
@@ -50,7 +46,7 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
         With probability 95%, all ranks lie in these sets.
         """
         source = seeded(self.seed or 0, "ranks")
-        shown = rank_sets(self.distinct(), check_level(level), rng=source, simultaneous=simultaneous)
+        shown = rank_sets(self.estimate, check_level(level), rng=source, simultaneous=simultaneous)
         worse, better = self._spread(shown[0], True, False), self._spread(shown[1], False, True, False)
         lower, upper = 1 + worse.sum(axis=1), len(better) - better.sum(axis=1)
         return Ranks(names=self.names, lower=lower, upper=upper, worse=worse, level=level, simultaneous=simultaneous)
@@ -64,7 +60,7 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
         [True, True, False]
         """
         check_choice("correction", correction, PVALUE_CORRECTIONS)
-        log_p, adjusted, worse, used = pairwise_matrix(self.distinct(), self.alpha, correction)
+        log_p, adjusted, worse, used = pairwise_matrix(self.estimate, self.alpha, correction)
         return PairMatrix(
             names=self.names,
             pvalue=self._spread(np.exp(log_p), 0.0, 1.0),
@@ -81,7 +77,8 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Comparison:
         """The comparison that `to_dict` described; another schema number is refused."""
-        return comparison_from(cls, data)
+        restored: Comparison = comparison_from(cls, data)
+        return restored
 
     @classmethod
     def from_json(cls, source: str | os.PathLike[str]) -> Comparison:
@@ -180,112 +177,54 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
         attached("Comparison.report")(self, path, data, items=items, command=command, gate=gate, title=title)
 
 
-def with_impossible(
-    result: Comparison, names: tuple[str, ...], impossible: Mapping[str, int], copies: Mapping[str, str]
-) -> Comparison:
-    """The result of all models, of which some give density 0 to so many rows: they are worse than all others."""
-    if not impossible:
-        return result
-    place = [result.names.index(name) if name in result.names else len(result.names) for name in names]
-
-    def wider(values: NDArray[Any], fill: Any) -> Any:
-        return np.append(values, [fill], axis=0)[place]
-
-    def wider_matrix(values: Array | None) -> Array | None:
-        return None if values is None else np.pad(values, (0, 1))[np.ix_(place, place)]
-
-    def words(name: str) -> tuple[str, ...]:
-        copied = (f"duplicate of {copies[name]}",) if name in copies else ()
-        return (*copied, "impossible rows")
-
-    status = dict(zip(result.names, result.status, strict=True))
-    beaters = None if result.beaten_by is None else dict(zip(result.names, result.beaten_by, strict=True))
-    fills = {
-        **dict.fromkeys(("discrepancy", "difference"), math.inf),
-        **dict.fromkeys(("standard_error", "difference_standard_error"), 0.0),
-        **dict.fromkeys(("pvalue", "adjusted_pvalue", "simultaneous_pvalue"), 0.0),
-        "log_pvalue": -math.inf,
-        "worse": True,
-    }
-    changes: dict[str, Any] = {key: wider(getattr(result, key), fill) for key, fill in fills.items()}
-    changes |= {key: wider_matrix(getattr(result, key)) for key in ("covariance", "third", "freedom")}
-    if result.truncation is not None:
-        changes["truncation"] = wider(result.truncation, [-math.inf, math.inf])
-    if result.equivalent is not None:
-        changes["equivalent"] = wider(result.equivalent, False)
-    if beaters is not None:
-        changes["beaten_by"] = tuple(beaters.get(name, result.best) for name in names)
-    return replace(
-        result,
-        names=names,
-        best_index=names.index(result.best),
-        status=tuple(status.get(name) or (words(name) if name in impossible else ()) for name in names),
-        copies=dict(copies),
-        impossible=dict(impossible),
-        **changes,
-    )
-
-
-def _of_law(joint: JointEstimate) -> dict[str, Any]:
-    """What a result records of the law with both parts."""
-    law = joint.close
-    return {} if law is None else {"variance": "second-order", "projection": law.first + 2.0 * law.second}
-
-
 def comparison(
     joint: JointEstimate,
     decision: Decision,
     test: Test,
     criteria: Criteria,
-    originals: Mapping[str, str] | None = None,
+    *,
+    names: tuple[str, ...] | None = None,
+    copies: Mapping[str, str] | None = None,
+    impossible: Mapping[str, int] | None = None,
+    method: Mapping[str, Any] | None = None,
     **record: Any,
 ) -> Comparison:
-    """The result of a decision on the distinct models.
+    """The result of a decision on the distinct models, of which `names` has copies and impossible ones, too.
 
-    `originals` has every name given and the distinct model that it stands for: a copy gets its original's row.
-    `record` holds the other fields of the result.
+    `method` holds fields of `Method` besides those of the test, and `record` other fields of the result.
     """
-    originals = originals or {name: name for name in joint.names}
-    names, index = tuple(originals), [joint.names.index(original) for original in originals.values()]
-    joint = replace(joint, third=third_cumulants(joint))
-    every, beaters = joint.at(index, names), decision.beaten_by
-    best = joint.names[decision.best]
-    best_index = names.index(best)
-    errors = np.array([difference_variance(joint.covariance, i, decision.best) ** 0.5 for i in range(len(joint.names))])
-    status = []
-    for (name, original), i in zip(originals.items(), index, strict=True):
-        near = joint.near_degeneracy is not None and joint.near_degeneracy[i] > NEAR_DEGENERATE and joint.close is None
-        copied = () if name == original else (f"duplicate of {original}",)
-        status.append((*copied, *decision.status[i], *(("near-degenerate",) if near else ())))
-    worse = decision.worse[index]
-    names_of: dict[int | None, str] = dict(enumerate(joint.names))
+    names, copies, impossible, law = names or joint.names, dict(copies or {}), dict(impossible or {}), joint.close
+    used = {
+        **(method or {}),
+        **({} if law is None else {"variance": "second-order"}),
+        "alpha": criteria.alpha,
+        "margin": criteria.margin,
+        "test": test.name,
+        "select_fraction": test.split,
+        "randomised": test.randomised,
+    }
     return Comparison(
         names=names,
-        best=best,
-        best_index=best_index,
-        # Adding 0 turns −0 into 0.
-        discrepancy=0.0 - every.values if joint.higher_is_better else every.values,
-        standard_error=every.standard_error,
-        difference=every.values - every.values[best_index],
-        difference_standard_error=errors[index],
-        pvalue=np.exp(decision.log_pvalue)[index],
-        log_pvalue=decision.log_pvalue[index],
-        adjusted_pvalue=decision.adjusted_pvalue[index],
-        worse=worse,
-        simultaneous_pvalue=decision.simultaneous_pvalue[index],
-        status=tuple(status),
-        alpha=criteria.alpha,
-        test=test.name,
-        correction=decision.correction,
-        truncation=None if decision.truncation is None else decision.truncation[index],
-        beaten_by=None if beaters is None else tuple(names_of.get(beaters[i]) for i in index),
-        confidence_set=None if beaters is None else tuple(compress(names, ~worse)),
-        randomised=test.randomised,
-        select_fraction=test.split,
-        versions=dict(VERSIONS),
-        margin=criteria.margin,
-        equivalent=None if decision.equivalent is None else decision.equivalent[index],
-        copies={name: original for name, original in originals.items() if name != original},
-        **shared_fields(every),
-        **{"measure": joint.measure, **record, **_of_law(every)},
+        # What only the decision needed is not kept.
+        estimate=replace(joint, third=third_cumulants(joint), psi=None, close=None, notes=(), binary=False),
+        decision=decision,
+        method=Method(**used),
+        status=tuple(_status(name, joint, decision, copies, impossible) for name in names),
+        copies=copies,
+        impossible=impossible,
+        first_order=None if law is None else law.first + 2.0 * law.second,
+        **record,
     )
+
+
+def _status(
+    name: str, joint: JointEstimate, decision: Decision, copies: Mapping[str, str], impossible: Mapping[str, int]
+) -> tuple[str, ...]:
+    """The words for a model, its own and those of the model that it stands for."""
+    original = copies.get(name, name)
+    copied = () if original == name else (f"duplicate of {original}",)
+    if name in impossible:
+        return (*copied, "impossible rows")
+    i, near = joint.names.index(original), joint.near_degeneracy
+    degenerate = near is not None and near[i] > NEAR_DEGENERATE and joint.close is None
+    return (*copied, *decision.status[i], *(("near-degenerate",) if degenerate else ()))

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.results import words
-from relfit.results.serial import Record
+from relfit.results import stored, words
+from relfit.results.serial import Record, derived, of
+from relfit.results.stored import held
 from relfit.results.table import LONGEST_NAME, NOTHING, Display, Table, scaled_format, short_names
 from relfit.results.text import notes, show_pvalue
 from relfit.results.verdicts import Answer
+from relfit.stats.pairs import PairDecision
 from relfit.util.arrays import Array
 from relfit.util.text import quoted
 
 
+class OfPair:
+    """The attributes of a result on a pair of models."""
+
+    difference: float = of("decision", stored.NUMBER)
+    standard_error: float = of("decision", stored.NUMBER)
+    threshold: float = of("decision", stored.NUMBER)
+    log_pvalue: float = of("decision", stored.NUMBER)
+    status: tuple[str, ...] = of("decision", stored.TEXTS)
+    truncation: tuple[float, float] | None = of("decision", stored.NUMBER)
+    equivalent: bool | None = of("decision", stored.FLAG)
+    statistic: float = derived(lambda r: r.decision.statistic(r.margin), stored.NUMBER)
+    pvalue: float = derived(lambda r: float(np.exp(r.decision.log_pvalue)), stored.FRACTION)
+    worse: bool = derived(lambda r: r.pvalue <= r.alpha, stored.FLAG)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class PairComparison(Answer):
+class PairComparison(OfPair, Answer):
     """Is model a worse than model b? A one-sided test of the fixed hypothesis "a is no worse than b".
 
     `difference` is D_a − D_b, `statistic` that less the `margin` δ over its standard error, `worse` is
@@ -27,19 +44,9 @@ class PairComparison(Answer):
     was not computed.
     """
 
-    names: tuple[str, str]
-    statistic: float
-    pvalue: float
-    log_pvalue: float
-    worse: bool
-    difference: float
-    standard_error: float
-    threshold: float
+    decision: PairDecision = held(default=MISSING, written=False)
     discrepancy: tuple[float, float]
-    status: tuple[str, ...] = ()
-    truncation: tuple[float, float] | None = None
     robust_to_bandwidth: bool | None = None
-    equivalent: bool | None = None
 
     def _display(self, longest_name: int = LONGEST_NAME) -> Display:
         """The answer to a fixed hypothesis "a is no worse than b"."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from relfit.results import words
 from relfit.results.serial import Record, plain
-from relfit.results.stored import kept
+from relfit.results.stored import held
 from relfit.results.table import LONGEST_NAME, NOTHING, Display, Table, short_names
 from relfit.stats.planning import Forecast
 from relfit.stats.tests import TESTS
@@ -18,9 +18,6 @@ from relfit.util.text import listed, quoted, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-# Its numbers are in the tables of a file.
-_IN_TABLES = kept(written=False)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -56,9 +53,9 @@ class Plan(Record):
     measured: bool
     fewest: tuple[int, ...]
     most: int
-    forecasts: tuple[Forecast, ...] = field(metadata=_IN_TABLES)
-    sizes: Array = field(metadata=_IN_TABLES)
-    curves: Array = field(metadata=_IN_TABLES)
+    forecasts: tuple[Forecast, ...] = held(default=MISSING, written=False)
+    sizes: Array = held(default=MISSING, written=False)
+    curves: Array = held(default=MISSING, written=False)
     method: str
     trials: int
     seed: int | None

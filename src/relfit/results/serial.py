@@ -7,17 +7,17 @@ import math
 import os
 import platform
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy
 
 from relfit.data.encode import Encoding
 from relfit.kernels.base import Kernel
-from relfit.results.stored import Form, Numbers
+from relfit.results.stored import Form, Numbers, kept
 from relfit.results.table import LONGEST_NAME, Display, as_text
 from relfit.util import __version__
 from relfit.util.attached import attached
@@ -28,7 +28,52 @@ SCHEMA = 2
 # What decides the last digits of a result.
 VERSIONS = dict(relfit=__version__, numpy=np.__version__, scipy=scipy.__version__, python=platform.python_version())
 
-T = TypeVar("T")
+
+class Attribute:
+    """An attribute that follows from the parts of a result, computed once.
+
+    `told` is the metadata of a field. `source` says where a file's value belongs, if it is one of a part: the part, its
+    field and the number of axes with an entry for each model.
+    """
+
+    def __init__(
+        self, get: Callable[[Any], Any], told: Mapping[str, Any], source: tuple[str, str, int] | None = None
+    ) -> None:
+        self.get = get
+        self.told = told
+        self.source = source
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, result: Any, owner: type) -> Any:
+        if result is None:
+            return self
+        value = self.get(result)
+        result.__dict__[self.name] = value
+        return value
+
+
+class Passed(Attribute):
+    """An attribute that a part has under the same name."""
+
+    def __init__(self, part: str, told: Mapping[str, Any]) -> None:
+        super().__init__(lambda result: getattr(getattr(result, part), self.name), told)
+        self.part = part
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        super().__set_name__(owner, name)
+        self.source = (self.part, name, 0)
+
+
+def of(part: str, form: Form | None = None, label: str | None = None, *, first: bool = False) -> Any:
+    """The attribute that a part has under the same name; with a form, a file has it besides the part."""
+    return Passed(part, kept(form, label=label, first=first, written=form is not None))
+
+
+def derived(get: Callable[[Any], Any], form: Form, label: str | None = None) -> Any:
+    """An attribute that a file has and that this function computes from the result."""
+    return Attribute(get, kept(form, label=label))
 
 
 class Record:
@@ -47,11 +92,51 @@ class Record:
     def _repr_html_(self) -> str:
         return str(attached("Record._repr_html_")(self))
 
+    # The records among the fields whose fields a file has.
+    PARTS: ClassVar[Mapping[str, Any]] = {}
+
+    @classmethod
+    def described(cls) -> dict[str, Mapping[str, Any]]:
+        """What a file has of the result, with the metadata of each; fields of parts stand in their place."""
+        found: dict[str, Mapping[str, Any]] = {}
+        for item in fields(cls):  # type: ignore[arg-type]
+            part = cls.PARTS.get(item.name)
+            if part is not None:
+                found |= {each.name: each.metadata for each in fields(part)}
+            elif item.metadata.get("written", True):
+                found[item.name] = item.metadata
+        return {**found, **{name: each.told for name, each in cls.attributes().items()}}
+
+    @classmethod
+    def attributes(cls) -> dict[str, Attribute]:
+        """The attributes that a file has besides the fields."""
+        held = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
+        return {name: each for name, each in held.items() if isinstance(each, Attribute) and each.told["written"]}
+
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able form; ±infinity is written as the text "inf" or "-inf", and NaN as null."""
         kind = {"schema": SCHEMA, "type": f"relfit.{type(self).__name__}"}
-        written = [item.name for item in fields(self) if item.metadata.get("written", True)]  # type: ignore[arg-type]
-        return {**kind, **{name: plain(getattr(self, name)) for name in written}}
+        return {**kind, **{name: plain(value) for name, value in self.held().items()}}
+
+    def held(self) -> dict[str, Any]:
+        """The values that a file has."""
+        found: dict[str, Any] = {}
+        for name in self.described():
+            parts = [getattr(self, part) for part in self.PARTS]
+            source = next((part for part in parts if name in part.__dataclass_fields__), self)
+            found[name] = getattr(source, name)
+        return found
+
+    def changed(self, **changes: Any) -> Self:
+        """A copy with other values of some fields, which may be those of its parts."""
+        own = {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
+        for name in set(changes) - set(own):
+            parts = [key for key, value in own.items() if name in getattr(value, "__dataclass_fields__", ())]
+            if not parts:
+                raise TypeError(f"{type(self).__name__} has no field {name}")
+            own |= {key: replace(own[key], **{name: changes[name]}) for key in parts}
+        own |= {name: value for name, value in changes.items() if name in own}
+        return replace(self, **own)  # type: ignore[type-var]
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """The dictionary as JSON text (RFC 8259: no NaN, no Infinity), which is also written to `path` if given."""
@@ -114,37 +199,44 @@ def _refuse_constant(word: str) -> None:
     raise ValueError(f"{word} is not allowed in JSON")
 
 
-def comparison_from(kind: type[T], data: Mapping[str, Any]) -> T:
+def comparison_from(kind: Any, data: Any) -> Any:
     """The Comparison that `to_dict` described; another schema number is refused."""
     if not isinstance(data, Mapping) or data.get("schema") != SCHEMA or data.get("type") != "relfit.Comparison":
         raise InputError(f"data: expected a relfit.Comparison of schema {SCHEMA}, got {_described(data)}")
+    forms = {name: told["form"] for name, told in kind.described().items() if told.get("form") is not None}
     try:
-        names = {item.name for item in fields(kind)}  # type: ignore[arg-type]
-        record = {key: value for key, value in data.items() if key in names}
-        others = record.pop("also", ())
-        _check_fields(kind, record)
-        result = kind(**_revived(kind, record))
-        _check_arrays(result)
-        _check_names(result)
+        found = _revived(forms, data)
+        _check_arrays(forms, found)
+        _check_names(found)
+        result = kind.restored(found)
     except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise InputError(f"data: not a complete relfit.Comparison ({error})") from None
-    _check_verdicts(result)
-    if "grade" in data and data["grade"] != list(result.grade):  # type: ignore[attr-defined]
-        raise InputError("data: contradicts itself: grade is not that of its p-values at its level")
-    return _with_others(kind, result, others)
+    _check_verdicts(result, found["worse"])
+    for name in ("grade", *kind.attributes()):
+        if name in data and not _same(data[name], plain(getattr(result, name))):
+            raise InputError(f"data: contradicts itself: {name} is not that of its other numbers")
+    return _with_others(kind, result, data.get("also", ()))
 
 
-def _with_others(kind: type[T], result: Any, others: Any) -> T:
+def _same(one: Any, other: Any) -> bool:
+    """True if two values of JSON are the same, numbers but for their last digits."""
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    numbers = isinstance(one, int | float) and isinstance(other, int | float)
+    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-300) if numbers else bool(one == other)
+
+
+def _with_others(kind: Any, result: Any, others: Any) -> Any:
     """The result with the comparisons of the same models by other discrepancies."""
     if not isinstance(others, list | tuple):
         raise InputError(f"data: also: expected a list of comparisons, got {reprlib.repr(others)}")
     if any(isinstance(other, Mapping) and other.get("also") for other in others):
         raise InputError("data: also: expected comparisons by one discrepancy each, got some with more in them")
     also = tuple(comparison_from(kind, other) for other in others)
-    measures = [result.measure, *(other.measure for other in also)]  # type: ignore[attr-defined]
-    if any(other.names != result.names for other in also) or len(set(measures)) < len(measures):  # type: ignore[attr-defined]
+    measures = [result.measure, *(other.measure for other in also)]
+    if any(other.names != result.names for other in also) or len(set(measures)) < len(measures):
         raise InputError("data: also: expected the same models, each time by another discrepancy, got others")
-    return replace(result, also=also)  # type: ignore[no-any-return]
+    return replace(result, also=also)
 
 
 def _described(data: Any) -> str:
@@ -155,83 +247,63 @@ def _described(data: Any) -> str:
     return f"{named} of schema {data.get('schema')!r:.20}"
 
 
-def _forms(kind: Any) -> dict[str, Form]:
-    """The fields of a result whose declaration says what a file must have there."""
-    found = {item.name: item.metadata.get("form") for item in fields(kind)}
-    return {name: form for name, form in found.items() if form is not None}
-
-
-def _check_fields(kind: Any, record: Mapping[str, Any]) -> None:
-    """Refuse a field of the wrong type, or a value that it cannot have; arrays are checked later, by their shape."""
-    for key, form in _forms(kind).items():
-        if key in record and not form.check(record[key]):
-            raise ValueError(f"{key}: expected {form.expected}, got {reprlib.repr(record[key])}")
-
-
-def _revived(kind: Any, record: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a checked record as a result holds them."""
-    found = dict(record)
-    for key, form in _forms(kind).items():
-        if found.get(key) is not None:
-            found[key] = form.read(found[key])
+def _revived(forms: Mapping[str, Form], data: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields in a file as a result holds them; a value that a field cannot have is refused."""
+    found = {}
+    for name, form in forms.items():
+        if name not in data:
+            continue
+        value = data[name]
+        if not form.check(value):
+            raise ValueError(f"{name}: expected {form.expected}, got {reprlib.repr(value)}")
+        found[name] = None if value is None else form.read(value)
     return found
 
 
-def _check_arrays(result: Any) -> None:
+def _check_arrays(forms: Mapping[str, Form], found: Mapping[str, Any]) -> None:
     """Refuse wrong shapes, and numbers that no test can give: NaN, negative errors, probabilities outside 0 to 1."""
-    count = len(result.names)
+    count = len(found["names"])
     shapes = {"models": (count,), "pairs": (count, count), "limits": (count, 2)}
-    impossible = np.array([name in result.impossible for name in result.names])
-    optional = {item.name for item in fields(result) if item.default is None}
-    for key, form in _forms(result).items():
-        array = getattr(result, key)
-        if not isinstance(form, Numbers) or (array is None and key in optional):
+    impossible = np.array([name in found.get("impossible", ()) for name in found["names"]])
+    for name, form in forms.items():
+        array = found.get(name)
+        if not isinstance(form, Numbers) or (array is None and form.optional):
             continue
         if array is None:
-            raise ValueError(f"{key}: expected numbers, got none")
+            raise ValueError(f"{name}: expected numbers, got none")
         if array.ndim != 2 if form.shape == "rows" else array.shape != shapes[form.shape]:
-            raise ValueError(f"{key} of shape {array.shape} for {count} names")
+            raise ValueError(f"{name} of shape {array.shape} for {count} names")
         finite = np.isfinite(array).all() or (form.infinite is True and not np.isnan(array).any())
         if form.infinite == "impossible":
             finite = bool((np.isfinite(array) != impossible).all() and (array[impossible] > 0.0).all())
         if not finite or (array < form.low).any() or (array > form.high).any():
-            raise ValueError(f"{key}: expected numbers from {form.low:g} to {form.high:g}, got others")
+            raise ValueError(f"{name}: expected numbers from {form.low:g} to {form.high:g}, got others")
 
 
-def _check_names(result: Any) -> None:
+def _check_names(found: Mapping[str, Any]) -> None:
     """Names that other fields refer to are those of models, and an original is not a copy itself."""
-    count, beaten_by, originals = len(result.names), result.beaten_by or (), result.originals()
-    if len(result.status) != count or result.names.index(result.best) != result.best_index:
-        raise ValueError("status or best does not fit the names")
-    for counts in (result.sizes, result.groups):
+    names, copies = found["names"], found.get("copies", {})
+    count = len(names)
+    per_model = {name: found.get(name) for name in ("status", "robust_to_bandwidth", "beaten_by")}
+    for name, values in per_model.items():
+        if values is not None and len(values) != count:
+            raise ValueError(f"{name}: {len(values)} for {count} names")
+    for counts in (found.get("sizes"), found.get("groups")):
         if counts is not None and len(counts) not in (1, 1 + count):
             raise ValueError(f"sizes or groups: {len(counts)} numbers for {count} names")
-    distinct = {name for name, original in originals.items() if name == original}
-    mentioned = {*beaten_by, *(result.confidence_set or ()), *result.copies, *result.shared_rows} - {None}
-    mentioned |= set(result.impossible)
-    if result.best in result.impossible or any(
-        a in result.impossible and b == result.best for a, b in originals.items()
-    ):
-        raise ValueError("impossible: the best model cannot be one of them")
-    if not mentioned <= set(result.names) or not set(originals.values()) <= distinct:
-        raise ValueError("beaten_by, confidence_set, copies or shared_rows name a model that is not there")
-    if result.robust_to_bandwidth is not None and len(result.robust_to_bandwidth) != count:
-        raise ValueError(f"robust_to_bandwidth: {len(result.robust_to_bandwidth)} for {count} names")
-    if result.beaten_by is not None and len(beaten_by) != count:
-        raise ValueError(f"beaten_by: {len(beaten_by)} for {count} names")
+    mentioned = {*copies, *copies.values(), *found.get("shared_rows", ()), *found.get("impossible", ())}
+    if not mentioned <= set(names) or set(copies.values()) & set(copies):
+        raise ValueError("copies, shared_rows or impossible name a model that is not there")
 
 
-def _check_verdicts(result: Any) -> None:
+def _check_verdicts(result: Any, worse: Any) -> None:
     """The verdicts are those of the p-values at alpha, as in every test; the best and its copies are never worse."""
     tested = np.array([original != result.best for original in result.originals().values()])
-    wrong = np.flatnonzero(result.worse != (tested & (result.adjusted_pvalue <= result.alpha)))
+    wrong = np.flatnonzero(worse != (tested & (result.adjusted_pvalue <= result.alpha)))
     if len(wrong):
         i = int(wrong[0])
-        verdict = "worse" if result.worse[i] else "not worse"
+        verdict = "worse" if worse[i] else "not worse"
         raise InputError(
             f"data: contradicts itself: {result.names[i]!r} is {verdict}, with an adjusted p-value of "
             f"{result.adjusted_pvalue[i]:.4g} at alpha {result.alpha:g}; to change a level, compare again"
         )
-    kept = tuple(name for name, worse in zip(result.names, result.worse, strict=True) if not worse)
-    if result.confidence_set not in (None, kept):
-        raise InputError("data: contradicts itself: confidence_set does not hold the models that are not worse")

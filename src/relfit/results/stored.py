@@ -2,17 +2,16 @@
 
 A field says it where it is declared::
 
-    alpha: float = field(metadata=kept(FRACTION, label="level α"))
+    alpha: float = held(FRACTION, "level α")
 
-`relfit.results.serial` reads and writes by it, the page lists the settings by it, and the fields that a result takes
-over from its estimate are those marked `shared`.
+`relfit.results.serial` reads and writes by it, and the page lists the settings by it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -57,6 +56,7 @@ class Numbers(Form):
         shape: one number a model, a matrix of "pairs", two "limits" a model, or "rows" of any number.
         low, high: the range.
         infinite: True if ±∞ can be among them; "impossible" where they are for impossible models alone.
+        optional: True if there may be none.
     """
 
     expected: str = "numbers"
@@ -65,15 +65,11 @@ class Numbers(Form):
     low: float = -math.inf
     high: float = math.inf
     infinite: bool | Literal["impossible"] = False
+    optional: bool = False
 
 
 def kept(
-    form: Form | None = None,
-    *,
-    label: str | None = None,
-    first: bool = False,
-    shared: bool = False,
-    written: bool = True,
+    form: Form | None = None, *, label: str | None = None, first: bool = False, written: bool = True
 ) -> Mapping[str, Any]:
     """The metadata of a field.
 
@@ -81,10 +77,22 @@ def kept(
         form: what it holds, for results that are read back from files.
         label: the name under which the page lists it among the settings; None for what is no setting.
         first: whether it stands before the other settings.
-        shared: whether an estimate has the same field.
         written: whether a file has it.
     """
-    return {"form": form, "label": label, "first": first, "shared": shared, "written": written}
+    return {"form": form, "label": label, "first": first, "written": written}
+
+
+def held(
+    form: Form | None = None,
+    label: str | None = None,
+    *,
+    default: Any = None,
+    first: bool = False,
+    written: bool = True,
+) -> Any:
+    """A field with this metadata; a function as the default is called for it."""
+    told = kept(form, label=label, first=first, written=written)
+    return field(default_factory=default, metadata=told) if callable(default) else field(default=default, metadata=told)
 
 
 def _is_word(value: Any) -> bool:
@@ -154,19 +162,21 @@ MAYBE_FRACTION = Form("a number from 0 to 1, or null", _maybe(_is_number(0.0, 1.
 NOT_NEGATIVE = Form("a number of at least 0", _is_number(0.0, 1e300))
 MAYBE_NOT_NEGATIVE = Form("a number of at least 0, or null", _maybe(_is_number(0.0, 1e300)))
 POSITIVE = Form("a number above 0", _is_number(math.ulp(0.0), math.inf))
+NUMBER = Form("a number")
 FLAG = Form("true or false", _is_flag)
 VERSIONS_BY_NAME = Form("versions by name", _table(_is_word))
 DIGESTS = Form("digests", _maybe(_are_digests))
 KERNEL = Form("a kernel or null", read=kernel_from_dict)
 ENCODING = Form("an encoding or null", read=Encoding.from_dict)
 FLAGS = Numbers("true or false for each", _are_flags, _flags)
-MAYBE_FLAGS = Numbers("true or false for each, or null", _maybe(_each(_is_flag)), _flags)
+MAYBE_FLAGS = Numbers("true or false for each, or null", _maybe(_each(_is_flag)), _flags, optional=True)
 FLAG_LIST = Form("true or false for each, or null", _maybe(_each(_is_flag)), tuple)
-VALUES = Numbers()
+VALUES = Numbers(optional=True)
 ESTIMATED = Numbers(infinite="impossible")
 ERRORS = Numbers(low=0.0)
 PVALUES = Numbers(low=0.0, high=1.0)
 LOG_PVALUES = Numbers(high=0.0, infinite=True)
 MATRIX = Numbers(shape="pairs")
-LIMITS = Numbers(shape="limits", infinite=True)
-ROWS = Numbers(shape="rows")
+MAYBE_MATRIX = Numbers(shape="pairs", optional=True)
+LIMITS = Numbers(shape="limits", infinite=True, optional=True)
+ROWS = Numbers(shape="rows", optional=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection as Names
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
+from itertools import compress
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +18,10 @@ from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Collection
 from relfit.results import stored
 from relfit.results.grade import BEST, CLEARLY_WORSE, EQUIVALENT, OPEN, SAME, WORSE, decisive_pvalue, graded
-from relfit.results.serial import Record
-from relfit.results.stored import kept
-from relfit.stats.decision import DISCOVERY_RATE, differences
-from relfit.stats.joint import MEASURES, JointEstimate
+from relfit.results.serial import VERSIONS, Attribute, Record, derived, of
+from relfit.results.stored import Form, held, kept
+from relfit.stats.decision import DISCOVERY_RATE, Decision, difference_variance, differences
+from relfit.stats.joint import JointEstimate
 from relfit.stats.maxt import seeded
 from relfit.stats.pairs import pair_intervals
 from relfit.stats.tests import TESTS
@@ -32,41 +33,142 @@ from relfit.util.errors import InputError
 from relfit.util.text import listed
 
 
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """How models were compared. A field that is added here is written, read and, with a label, shown on the page."""
+
+    alpha: float = held(stored.FRACTION, "level α", default=MISSING, first=True)
+    test: str = held(stored.TEST, "test", default=MISSING, first=True)
+    kernel: Kernel | None = held(stored.KERNEL, "kernel")
+    bandwidth_rule: str | None = held(stored.MAYBE_WORD)
+    estimator: str | None = held(stored.MAYBE_WORD, "estimator")
+    dependence: str | None = held(stored.MAYBE_WORD, "dependence")
+    margin: float = held(stored.NOT_NEGATIVE, "margin", default=0.0)
+    pair_count: int | None = held(stored.MAYBE_COUNT, "pairs of rows")
+    block_count: int | None = held(stored.MAYBE_COUNT, "blocks")
+    landmark_count: int | None = held(stored.MAYBE_COUNT, "landmarks")
+    variance: str | None = held(stored.MAYBE_WORD, "variance")
+    locations: Array | None = held(stored.ROWS)
+    preset: str | None = held(stored.MAYBE_WORD, "preset")
+    select_fraction: float | None = held(stored.MAYBE_FRACTION, "fraction of rows for selection")
+    randomised: bool = held(stored.FLAG, default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """What a result was made from, and by what."""
+
+    seed: int | None = held(stored.MAYBE_COUNT, "seed")
+    backend: str | None = held(stored.MAYBE_WORD, "backend")
+    versions: dict[str, str] = held(stored.VERSIONS_BY_NAME, "versions", default=VERSIONS.copy)
+    inputs: dict[str, Any] | None = held(stored.DIGESTS, "digests of the data")
+    plan: dict[str, int] | None = held(stored.MAYBE_COUNTS_BY_NAME, "order of sums")
+    encoding: Encoding | None = held(stored.ENCODING)
+    unscaled: int | None = held(stored.MAYBE_COUNT)
+    shared_rows: dict[str, int] = held(stored.COUNTS_BY_NAME, default=dict)
+    command: tuple[str, ...] | None = held(stored.MAYBE_TEXTS)
+    reference: str | None = held(stored.MAYBE_TEXT)
+
+
+def each(path: str, form: Form, impossible: Any = 0.0, *, axes: int = 1) -> Any:
+    """An attribute with an entry for each model, from an array of a part for the distinct ones: "decision.worse"."""
+    part, name = path.split(".")
+    return Attribute(
+        lambda r: r._every(getattr(getattr(r, part), name), impossible, axes), kept(form), (part, name, axes)
+    )
+
+
+def matrix(path: str, form: Form) -> Any:
+    """An attribute with a row and a column for each model."""
+    return each(path, form, axes=2)
+
+
+class Attributes:
+    """The attributes that a result has from its parts."""
+
+    alpha: float = of("method")
+    test: str = of("method")
+    measure: str = of("estimate", stored.WORD)
+    kernel: Kernel | None = of("method")
+    bandwidth_rule: str | None = of("method")
+    estimator: str | None = of("method")
+    dependence: str | None = of("method")
+    margin: float = of("method")
+    pair_count: int | None = of("method")
+    block_count: int | None = of("method")
+    landmark_count: int | None = of("method")
+    variance: str | None = of("method")
+    locations: Array | None = of("method")
+    preset: str | None = of("method")
+    select_fraction: float | None = of("method")
+    randomised: bool = of("method")
+    seed: int | None = of("provenance")
+    backend: str | None = of("provenance")
+    versions: dict[str, str] = of("provenance")
+    inputs: dict[str, Any] | None = of("provenance")
+    plan: dict[str, int] | None = of("provenance")
+    encoding: Encoding | None = of("provenance")
+    unscaled: int | None = of("provenance")
+    shared_rows: dict[str, int] = of("provenance")
+    command: tuple[str, ...] | None = of("provenance")
+    reference: str | None = of("provenance")
+    sizes: tuple[int, ...] | None = of("estimate", stored.MAYBE_COUNTS, "rows")
+    groups: tuple[int, ...] | None = of("estimate", stored.MAYBE_COUNTS)
+    yardstick: float | None = of("estimate", stored.MAYBE_NOT_NEGATIVE)
+    doubts: tuple[str, ...] = of("estimate", stored.TEXTS)
+
+
+class OfModels:
+    """The attributes of a result on several models: arrays have an entry for each model that was given."""
+
+    best: str = derived(lambda r: r.estimate.names[r.decision.best], stored.NAME)
+    best_index: int = derived(lambda r: r.names.index(r.best), stored.INDEX)
+    sizes: tuple[int, ...] | None = derived(
+        lambda r: _counted(r.estimate.sizes, r._places()), stored.MAYBE_COUNTS, "rows"
+    )
+    groups: tuple[int, ...] | None = derived(lambda r: _counted(r.estimate.groups, r._places()), stored.MAYBE_COUNTS)
+    correction: str = of("decision", stored.WORD, "correction", first=True)
+    higher_is_better: bool = of("estimate", stored.FLAG)
+    design: str | None = of("estimate", stored.MAYBE_WORD, "how the means were taken")
+    lags: int | None = of("estimate", stored.MAYBE_COUNT)
+    unit: float = of("estimate", stored.POSITIVE)
+    leading: tuple[str, ...] = of("estimate", stored.TEXTS)
+    discrepancy: Array = derived(lambda r: r._every(r._scores(), math.inf), stored.ESTIMATED)
+    standard_error: Array = derived(lambda r: r._every(r.estimate.standard_error), stored.ERRORS)
+    covariance: Array = matrix("estimate.covariance", stored.MATRIX)
+    difference: Array = derived(lambda r: r._every(r._differences(), math.inf), stored.ESTIMATED)
+    difference_standard_error: Array = derived(lambda r: r._every(r._errors_of_differences()), stored.ERRORS)
+    pvalue: Array = derived(lambda r: r._every(np.exp(r.decision.log_pvalue)), stored.PVALUES)
+    log_pvalue: Array = each("decision.log_pvalue", stored.LOG_PVALUES, -math.inf)
+    adjusted_pvalue: Array = each("decision.adjusted_pvalue", stored.PVALUES)
+    worse: Mask = each("decision.worse", stored.FLAGS, True)
+    simultaneous_pvalue: Array = each("decision.simultaneous_pvalue", stored.PVALUES)
+    truncation: Array | None = each("decision.truncation", stored.LIMITS, (-math.inf, math.inf))
+    equivalent: Mask | None = each("decision.equivalent", stored.MAYBE_FLAGS, False)
+    beaten_by: tuple[str | None, ...] | None = derived(lambda r: r._beaters(), stored.NAMES_OR_NULL)
+    confidence_set: tuple[str, ...] | None = derived(lambda r: r._confidence_set(), stored.MAYBE_TEXTS)
+    near_degeneracy: Array | None = each("estimate.near_degeneracy", stored.VALUES)
+    second_order: Array | None = matrix("estimate.second_order", stored.MAYBE_MATRIX)
+    third: Array | None = matrix("estimate.third", stored.MAYBE_MATRIX)
+    freedom: Array | None = matrix("estimate.freedom", stored.MAYBE_MATRIX)
+    projection: Array | None = derived(lambda r: r._every(r.first_order, axes=2), stored.MAYBE_MATRIX)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Answer(Record):
-    """What the answers for several models and for a pair have in common; `Comparison` says what each field is."""
+class Answer(Attributes, Record):
+    """What the answers for several models and for a pair have in common; `Comparison` says what each attribute is."""
 
-    names: tuple[str, ...] = field(metadata=kept(stored.NAMES))
-    alpha: float = field(metadata=kept(stored.FRACTION, label="level α", first=True))
-    test: str = field(metadata=kept(stored.TEST, label="test", first=True))
-    measure: str = field(metadata=kept(stored.WORD))
-    warnings: tuple[str, ...] = field(default=(), metadata=kept(stored.TEXTS))
-    doubts: tuple[str, ...] = field(default=(), metadata=kept(stored.TEXTS, shared=True))
-    kernel: Kernel | None = field(default=None, metadata=kept(stored.KERNEL, label="kernel"))
-    bandwidth_rule: str | None = field(default=None, metadata=kept(stored.MAYBE_WORD))
-    estimator: str | None = field(default=None, metadata=kept(stored.MAYBE_WORD, label="estimator"))
-    dependence: str | None = field(default=None, metadata=kept(stored.MAYBE_WORD, label="dependence"))
-    sizes: tuple[int, ...] | None = field(default=None, metadata=kept(stored.MAYBE_COUNTS, label="rows", shared=True))
-    seed: int | None = field(default=None, metadata=kept(stored.MAYBE_COUNT, label="seed"))
-    backend: str | None = field(default=None, metadata=kept(stored.MAYBE_WORD, label="backend"))
-    versions: dict[str, str] = field(default_factory=dict, metadata=kept(stored.VERSIONS_BY_NAME, label="versions"))
-    margin: float = field(default=0.0, metadata=kept(stored.NOT_NEGATIVE, label="margin"))
-    groups: tuple[int, ...] | None = field(default=None, metadata=kept(stored.MAYBE_COUNTS, shared=True))
-    pair_count: int | None = field(default=None, metadata=kept(stored.MAYBE_COUNT, label="pairs of rows"))
-    block_count: int | None = field(default=None, metadata=kept(stored.MAYBE_COUNT, label="blocks"))
-    landmark_count: int | None = field(default=None, metadata=kept(stored.MAYBE_COUNT, label="landmarks"))
-    variance: str | None = field(default=None, metadata=kept(stored.MAYBE_WORD, label="variance"))
-    locations: Array | None = field(default=None, metadata=kept(stored.ROWS))
-    inputs: dict[str, Any] | None = field(default=None, metadata=kept(stored.DIGESTS, label="digests of the data"))
-    plan: dict[str, int] | None = field(default=None, metadata=kept(stored.MAYBE_COUNTS_BY_NAME, label="order of sums"))
-    preset: str | None = field(default=None, metadata=kept(stored.MAYBE_WORD, label="preset"))
-    yardstick: float | None = field(default=None, metadata=kept(stored.MAYBE_NOT_NEGATIVE, shared=True))
-    encoding: Encoding | None = field(default=None, metadata=kept(stored.ENCODING))
-    unscaled: int | None = field(default=None, metadata=kept(stored.MAYBE_COUNT))
+    names: tuple[str, ...] = held(stored.NAMES, default=MISSING)
+    estimate: JointEstimate = held(default=MISSING, written=False)
+    method: Method
+    provenance: Provenance = field(default_factory=Provenance)
+    warnings: tuple[str, ...] = held(stored.TEXTS, default=())
+
+    PARTS: ClassVar[Mapping[str, Any]] = {"method": Method, "provenance": Provenance}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Verdicts(Answer):
+class Verdicts(OfModels, Answer):
     """Which of l models are worse than the best. Arrays are in the order the models were given.
 
     Attributes:
@@ -118,49 +220,50 @@ class Verdicts(Answer):
         reference: what the data are called, such as the name of their file; None where that is not known.
     """
 
-    best: str = field(metadata=kept(stored.NAME))
-    best_index: int = field(metadata=kept(stored.INDEX))
-    discrepancy: Array = field(metadata=kept(stored.ESTIMATED))
-    standard_error: Array = field(metadata=kept(stored.ERRORS))
-    covariance: Array = field(metadata=kept(stored.MATRIX, shared=True))
-    difference: Array = field(metadata=kept(stored.ESTIMATED))
-    difference_standard_error: Array = field(metadata=kept(stored.ERRORS))
-    pvalue: Array = field(metadata=kept(stored.PVALUES))
-    log_pvalue: Array = field(metadata=kept(stored.LOG_PVALUES))
-    adjusted_pvalue: Array = field(metadata=kept(stored.PVALUES))
-    worse: NDArray[np.bool_] = field(metadata=kept(stored.FLAGS))
-    simultaneous_pvalue: Array = field(metadata=kept(stored.PVALUES))
-    status: tuple[tuple[str, ...], ...] = field(metadata=kept(stored.WORD_LISTS))
-    correction: str = field(metadata=kept(stored.WORD, label="correction", first=True))
-    select_fraction: float | None = field(
-        default=None, metadata=kept(stored.MAYBE_FRACTION, label="fraction of rows for selection")
-    )
-    truncation: Array | None = field(default=None, metadata=kept(stored.LIMITS))
-    beaten_by: tuple[str | None, ...] | None = field(default=None, metadata=kept(stored.NAMES_OR_NULL))
-    confidence_set: tuple[str, ...] | None = field(default=None, metadata=kept(stored.MAYBE_TEXTS))
-    randomised: bool = field(default=False, metadata=kept(stored.FLAG))
-    near_degeneracy: Array | None = field(default=None, metadata=kept(stored.VALUES, shared=True))
-    second_order: Array | None = field(default=None, metadata=kept(stored.MATRIX, shared=True))
-    third: Array | None = field(default=None, metadata=kept(stored.MATRIX, shared=True))
-    freedom: Array | None = field(default=None, metadata=kept(stored.MATRIX, shared=True))
-    projection: Array | None = field(default=None, metadata=kept(stored.MATRIX))
-    leading: tuple[str, ...] = field(default=(), metadata=kept(stored.TEXTS, shared=True))
-    robust_to_bandwidth: tuple[bool, ...] | None = field(default=None, metadata=kept(stored.FLAG_LIST))
-    equivalent: NDArray[np.bool_] | None = field(default=None, metadata=kept(stored.MAYBE_FLAGS))
-    copies: dict[str, str] = field(default_factory=dict, metadata=kept(stored.NAMES_BY_NAME))
-    shared_rows: dict[str, int] = field(default_factory=dict, metadata=kept(stored.COUNTS_BY_NAME))
-    command: tuple[str, ...] | None = field(default=None, metadata=kept(stored.MAYBE_TEXTS))
-    higher_is_better: bool = field(default=False, metadata=kept(stored.FLAG, shared=True))
-    design: str | None = field(
-        default=None, metadata=kept(stored.MAYBE_WORD, label="how the means were taken", shared=True)
-    )
-    lags: int | None = field(default=None, metadata=kept(stored.MAYBE_COUNT, shared=True))
-    unit: float = field(default=1.0, metadata=kept(stored.POSITIVE, shared=True))
-    impossible: dict[str, int] = field(
-        default_factory=dict, metadata=kept(stored.COUNTS_BY_NAME, label="rows of density 0")
-    )
+    decision: Decision = held(default=MISSING, written=False)
+    status: tuple[tuple[str, ...], ...] = held(stored.WORD_LISTS, default=MISSING)
+    copies: dict[str, str] = held(stored.NAMES_BY_NAME, default=dict)
+    impossible: dict[str, int] = held(stored.COUNTS_BY_NAME, "rows of density 0", default=dict)
+    first_order: Array | None = held(written=False)
+    robust_to_bandwidth: tuple[bool, ...] | None = held(stored.FLAG_LIST)
     also: tuple[Verdicts, ...] = ()
-    reference: str | None = field(default=None, metadata=kept(stored.MAYBE_TEXT))
+
+    @classmethod
+    def restored(cls, found: Mapping[str, Any]) -> Self:
+        """The result whose file has these values."""
+        names, copies, impossible = found["names"], found.get("copies", {}), found.get("impossible", {})
+        kept = [i for i, name in enumerate(names) if name not in copies and name not in impossible]
+        own = tuple(names[i] for i in kept)
+        parts: dict[str, dict[str, Any]] = {"estimate": {}, "decision": {}}
+        for name, attribute in cls.attributes().items():
+            if attribute.source is not None and found.get(name) is not None:
+                part, key, axes = attribute.source
+                parts[part][key] = _taken(found[name], kept, axes)
+        values = _taken(found["discrepancy"], kept, 1)
+        estimate = JointEstimate(
+            **parts["estimate"],
+            names=own,
+            values=0.0 - values if found.get("higher_is_better") else values,
+            sizes=_counted(found.get("sizes"), kept),
+            groups=_counted(found.get("groups"), kept),
+        )
+        beaters = found.get("beaten_by")
+        if beaters is not None:
+            beaters = tuple(None if beaters[i] is None else own.index(beaters[i]) for i in kept)
+        status = tuple(found["status"][i] for i in kept)
+        decision = Decision(**parts["decision"], best=own.index(found["best"]), status=status, beaten_by=beaters)
+        made = {
+            key: part(**{item.name: found[item.name] for item in fields(part) if item.name in found})
+            for key, part in cls.PARTS.items()
+        }
+        plain = ("names", "status", "copies", "impossible", "warnings", "robust_to_bandwidth")
+        return cls(
+            estimate=estimate,
+            decision=decision,
+            first_order=_taken(found.get("projection"), kept, 2),
+            **{name: found[name] for name in plain if name in found},
+            **made,
+        )
 
     @property
     def grade(self) -> tuple[str, ...]:
@@ -299,7 +402,7 @@ class Verdicts(Answer):
         >>> result.pair_intervals()[2, 0].round(1).tolist()  # c − a
         [1.7, 2.3]
         """
-        ends = pair_intervals(self.distinct(), check_level(level), rng=seeded(self.seed or 0, "pairs"))
+        ends = pair_intervals(self.estimate, check_level(level), rng=seeded(self.seed or 0, "pairs"))
         # Of two infinite numbers nothing is known of the difference.
         low = self._spread(ends[..., 0], math.inf, -math.inf)
         return np.stack([low, self._spread(ends[..., 1], math.inf, -math.inf, both=math.inf)], axis=2)
@@ -355,20 +458,19 @@ class Verdicts(Answer):
 
         `among` names the models that are of interest, by default all.
         """
-        shared = shared_fields(self)
-        shared["measure"] = self.measure if self.measure in MEASURES else "score"
-        every = JointEstimate(self.names, np.where(self._impossible(), 0.0, self.estimates), **shared)
-        among = self.names if among is None else among
-        kept = [i for i, name in enumerate(self.names) if name in among and name in self._distinct_names()]
-        return every.at(kept, tuple(self.names[i] for i in kept))
+        if among is None:
+            return self.estimate
+        names = self.estimate.names
+        kept = [i for i, name in enumerate(names) if name in among]
+        return self.estimate.at(kept, tuple(names[i] for i in kept))
 
     def pilot(self, among: Names[str] | None = None) -> JointEstimate:
         """The same as `distinct` with plain V, which holds the second-order part twice: what a plan starts from."""
         joint = self.distinct(among)
-        if self.projection is None:
+        if self.first_order is None:
             return joint
-        kept = [self.names.index(name) for name in joint.names]
-        return replace(joint, covariance=self.projection[np.ix_(kept, kept)])
+        kept = [self.estimate.names.index(name) for name in joint.names]
+        return replace(joint, covariance=self.first_order[np.ix_(kept, kept)])
 
     def indistinguishable(self, name: str) -> set[str]:
         """The other models that the kernel cannot tell from this one: neither D varies, and both are the same number.
@@ -395,13 +497,47 @@ class Verdicts(Answer):
 
         An impossible model has the place 0, and a value that must be replaced.
         """
-        kept = self._distinct_names()
-        places = [kept.index(name) if name in kept else 0 for name in self.originals().values()]
-        return np.array(places, dtype=np.intp)
+        place = {name: k for k, name in enumerate(self.estimate.names)}
+        return np.array([place.get(name, 0) for name in self.originals().values()], dtype=np.intp)
 
-    def _distinct_names(self) -> list[str]:
-        """The models that were estimated: not the copies, and not those that are impossible."""
-        return [name for name in self.names if name not in self.copies and name not in self.impossible]
+    def _given(self) -> list[int]:
+        """The places of the distinct models among all that were given."""
+        return [self.names.index(name) for name in self.estimate.names]
+
+    def _every(self, values: Any, impossible: Any = 0.0, axes: int = 1) -> Any:
+        """The entries of all models, from those of the distinct ones and that of an impossible one."""
+        if values is None:
+            return None
+        if axes == 2:
+            return self._spread(values, impossible, impossible)
+        every = values[self._places()]
+        every[self._impossible()] = impossible
+        return every
+
+    def _of_all(self, counts: str) -> tuple[int, ...] | None:
+        return _counted(getattr(self.estimate, counts), self._places().tolist())
+
+    def _scores(self) -> Array:
+        # Adding 0 turns −0 into 0.
+        return 0.0 - self.estimate.values if self.higher_is_better else self.estimate.values
+
+    def _differences(self) -> Array:
+        values = self.estimate.values
+        return np.asarray(values - values[self.decision.best])
+
+    def _errors_of_differences(self) -> Array:
+        covariance, best = self.estimate.covariance, self.decision.best
+        return np.array([difference_variance(covariance, i, best) ** 0.5 for i in range(len(covariance))])
+
+    def _beaters(self) -> tuple[str | None, ...] | None:
+        """For each model the one that beats it; the best one beats those that are impossible."""
+        if self.decision.beaten_by is None:
+            return None
+        names = [None if k is None else self.estimate.names[k] for k in self.decision.beaten_by]
+        return tuple(self.best if out else names[k] for k, out in zip(self._places(), self._impossible(), strict=True))
+
+    def _confidence_set(self) -> tuple[str, ...] | None:
+        return None if self.decision.beaten_by is None else tuple(compress(self.names, ~self.worse))
 
     def _spread(self, matrix: Any, above: Any, below: Any, both: Any = None) -> Any:
         """(l, l) of all models from that of the distinct ones.
@@ -419,12 +555,10 @@ class Verdicts(Answer):
 
     def _bounds(self, level: float | Array) -> tuple[Array, Array]:
         """One-sided bounds of the test that made the comparison, at one level or at one for each model."""
-        joint, places = self.distinct(), self._places()
-        kept = [self.names.index(name) for name in joint.names]
-        best = joint.names.index(self.copies.get(self.best, self.best))
-        limits, seed = None if self.truncation is None else self.truncation[kept], self.seed or 0
-        level = level if isinstance(level, float) else level[kept]
-        lower, upper = TESTS[self.test]().bounds(joint, level, best=best, truncation=limits, seed=seed)
+        places, limits = self._places(), self.decision.truncation
+        level = level if isinstance(level, float) else level[self._given()]
+        test, best = TESTS[self.test](), self.decision.best
+        lower, upper = test.bounds(self.estimate, level, best=best, truncation=limits, seed=self.seed or 0)
         out = self._impossible()
         return np.where(out, math.inf, lower[places]), np.where(out, math.inf, upper[places])
 
@@ -467,12 +601,11 @@ class Verdicts(Answer):
 
     def _lower_pairs(self, pvalue: Array) -> Array:
         """Lower bounds for all differences of distinct models, at the level at which this p-value decides."""
-        joint = self.distinct()
-        at = [self.names.index(name) for name in joint.names]
-        return decided_lower(joint, self.log_pvalue[at], self._log(pvalue)[at], self.alpha, self.margin)
+        own = self.decision.log_pvalue
+        return decided_lower(self.estimate, own, self._log(pvalue)[self._given()], self.alpha, self.margin)
 
     def _ratios(self) -> Array:
-        pairs = differences(self.distinct(), self.margin)
+        pairs = differences(self.estimate, self.margin)
         return np.where(pairs.certain, math.inf, pairs.ratio)
 
     def _graded_bounds(self) -> tuple[Array, Array]:
@@ -483,7 +616,7 @@ class Verdicts(Answer):
         if self.test == BestSet.name:
             rows = [self._lower_pairs(p).max(axis=1, initial=-math.inf)[places] for p in (alone, at_once)]
             return np.maximum(np.where(clearly, rows[1], rows[0]), 0.0), self._bounds(level)[1]
-        others = max(len(self.distinct().names) - 1, 1)
+        others = max(len(self.estimate.names) - 1, 1)
         known, decisive = self.pvalue > 1e-290, np.where(clearly, at_once, alone)
         factor = np.divide(decisive, self.pvalue, out=np.full(len(known), float(others)), where=known)
         lower = self._bounds(1.0 - self.alpha / np.maximum(factor, 1.0))[0]
@@ -496,6 +629,13 @@ class Verdicts(Answer):
         return lower, np.where(np.isfinite(plain), np.maximum(upper, plain), upper)
 
 
-def shared_fields(result: Verdicts | JointEstimate) -> dict[str, Any]:
-    """The fields that an estimate and its result have in common."""
-    return {item.name: getattr(result, item.name) for item in fields(Verdicts) if item.metadata.get("shared")}
+def _taken(values: Any, kept: list[int], axes: int) -> Any:
+    """Of values with entries for all models those of the distinct ones; others as they are."""
+    if values is None or axes == 0:
+        return values
+    return values[kept] if axes == 1 else values[np.ix_(kept, kept)]
+
+
+def _counted(counts: tuple[int, ...] | None, models: Iterable[int]) -> tuple[int, ...] | None:
+    """The reference's number of rows, then those of these models if models have samples."""
+    return counts if counts is None or len(counts) == 1 else (counts[0], *(counts[1 + k] for k in models))
