@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.estimators import _deciding_rows
+from relfit.estimators import effective_sample_size
 from relfit.stats.joint import Psi
 
 
@@ -18,7 +18,7 @@ def test_equal_rows_count_in_full():
     """Four contributions of one size and many zeros: (4z²)²/(4z⁴) = 4."""
     psi = np.zeros((100, 2))
     psi[:4, 0] = [1.0, -1.0, 1.0, -1.0]
-    assert _deciding_rows(Psi(psi), 1).tolist() == [4.0, math.inf]
+    assert effective_sample_size(Psi(psi), 1).tolist() == [4.0, math.inf]
 
 
 def test_a_score_that_is_wrong_on_few_rows_is_named(rng):
@@ -52,7 +52,7 @@ def test_losses_speak_of_items(rng):
 def test_rows_that_decide_are_counted_over_all_samples(shared, size, rng):
     """Beside the formula on whole arrays; more rows than a block holds, and fourth powers that do not fit."""
     reference, models = rng.exponential(size=(20_000, 3)), [rng.exponential(size=15_000) for _ in range(3)]
-    found = _deciding_rows(Psi(size * reference, tuple(size * x for x in models), shared=shared), 1)
+    found = effective_sample_size(Psi(size * reference, tuple(size * x for x in models), shared=shared), 1)
     for i in (0, 2):
         parts = [models[i] - models[1]] if shared else [models[i], models[1]]
         z = np.concatenate([(reference[:, i] - reference[:, 1]) / 20_000, *(x / 15_000 for x in parts)])

@@ -11,7 +11,7 @@ from PIL import Image
 from refusals import refused
 
 import relfit
-from relfit.report.examples import PICTURE, check_items, example, strips
+from relfit.report.examples import PICTURE, check_items, example, example_rows
 from relfit.report.page import render_report
 from relfit.report.recall import recall
 from relfit.report.witness import differing_rows
@@ -34,7 +34,7 @@ def _texts(compared):
 def test_the_rows_that_differ_most_are_chosen(compared):
     result, data = compared
     found = differing_rows(result, recall(result, data), "b")
-    shown = {title: [each.text for each in kept] for title, kept in strips(found, _texts(compared)).items()}
+    shown = {title: [each.text for each in kept] for title, kept in example_rows(found, _texts(compared)).items()}
     many = shown["Too frequent in the model"]
     rare = shown["In the data, but too rare in the model"]
     typical = shown["Most like the data"]

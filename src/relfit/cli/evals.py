@@ -13,7 +13,7 @@ from relfit.api import compare_losses
 from relfit.cli import options
 from relfit.cli.inputs import read_runs
 from relfit.cli.losses import LARGEST_MISSING
-from relfit.cli.monitor import BOUNDS, conclude_monitor, race
+from relfit.cli.monitor import BOUNDS, conclude_monitor, run_early_stopping
 from relfit.cli.outputs import (
     SHOW,
     check_files,
@@ -139,6 +139,6 @@ def _sequential(evals: Scores, params: Mapping[str, Any]) -> int:
         if params["json_path"] != "-":
             say(f"Note: {note}")
     given = {} if params["bounds"] is None else {"bounds": params["bounds"]}
-    monitor, sentence = race(evals, {**given, "alpha": params["alpha"]}, params["seed"])
+    monitor, sentence = run_early_stopping(evals, {**given, "alpha": params["alpha"]}, params["seed"])
     with monitor:
         return conclude_monitor(monitor, params, sentence, doubts)

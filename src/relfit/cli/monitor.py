@@ -141,7 +141,7 @@ def opened(state: str, found: Sequence[str], given: Mapping[str, Any]) -> Monito
     return Monitor(path=state, **{**held, **given})
 
 
-def race(evals: Scores, given: Mapping[str, Any], seed: int) -> tuple[Monitor, str | None]:
+def run_early_stopping(evals: Scores, given: Mapping[str, Any], seed: int) -> tuple[Monitor, str | None]:
     """The scores of logs in random order, each model until it is out, and a sentence if one was left before the end."""
     count = len(evals.values)
     monitor = Monitor(evals.names, path=":memory:", higher_is_better=evals.larger_is_better(), **given)

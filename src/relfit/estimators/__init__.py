@@ -119,7 +119,7 @@ def estimate_notes(joint: JointEstimate, settings: EstimateSettings) -> list[str
 FEW_ROWS = 10.0
 
 
-def _deciding_rows(psi: Psi, best: int) -> Array:
+def effective_sample_size(psi: Psi, best: int) -> Array:
     """(l,) (Σz²)²/Σz⁴ of the rows' contributions z to D_i − D_best: how many rows, all alike, would vary as much."""
     variance = psi.covariance().diagonal()
     # The fourth powers of very large or small values do not fit into float64.
@@ -152,7 +152,7 @@ def _deciding_notes(joint: JointEstimate) -> list[str]:
     best = int(np.argmin(joint.values))
     if psi is None or joint.lags is not None:
         return []
-    rows = zip(joint.names, _deciding_rows(psi, best).tolist(), strict=True)
+    rows = zip(joint.names, effective_sample_size(psi, best).tolist(), strict=True)
     few = {name: count for name, count in rows if count < FEW_ROWS and name != joint.names[best]}
     if not few:
         return []

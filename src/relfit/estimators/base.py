@@ -40,7 +40,7 @@ Dependence = Literal["independent", "shared", "paired", "chain"]
 
 
 @dataclass(frozen=True)
-class Quadratic:
+class SecondOrderMoments:
     """The second-order parts ‖e_i‖² − mean of l estimated squared distances, e_i being the errors (`stats.close`).
 
     Attributes:
@@ -69,7 +69,7 @@ class Estimates:
         alignment: (l,) how many standard errors speak for row a of the model going with row a of the reference; NaN
             for samples of unequal size.
         quadratic: more about the second-order part, or None.
-        yardstick: how far two halves of the reference are apart (`halves_apart`), or None.
+        yardstick: how far two halves of the reference are apart (`split_half_discrepancy`), or None.
     """
 
     values: Array
@@ -78,7 +78,7 @@ class Estimates:
     notes: tuple[str, ...] = ()
     covariance: Array | None = None
     alignment: Array | None = None
-    quadratic: Quadratic | None = None
+    quadratic: SecondOrderMoments | None = None
     yardstick: float | None = None
 
     @property
@@ -121,7 +121,7 @@ class PairSource:
     width: int = 1
 
 
-def second_order(source: PairSource, seed: int, psi: Array, values: Array) -> tuple[Array, Quadratic]:
+def second_order(source: PairSource, seed: int, psi: Array, values: Array) -> tuple[Array, SecondOrderMoments]:
     """The second-order part from random pairs of rows, given the ψ rows (n, l) and D.
 
     C/M (l, l), with C the covariance of the values h of some pairs and M = n(n−1)/2 the number of all pairs; and what
@@ -152,7 +152,7 @@ def second_order(source: PairSource, seed: int, psi: Array, values: Array) -> tu
     first = some[places[0]]
     second = some[places[1]]
     matrices[:, places[0], places[1]] = centred_values(first, second, pair_values(first, second)).T
-    return plain, Quadratic(covariance, trace, components(matrices + matrices.transpose(0, 2, 1)))
+    return plain, SecondOrderMoments(covariance, trace, components(matrices + matrices.transpose(0, 2, 1)))
 
 
 def components(matrices: Array) -> float:
@@ -171,14 +171,14 @@ def components(matrices: Array) -> float:
     return float(1.0 / max(skewness.mean(), 1e-3) ** 2)
 
 
-def halves_apart(together: float, pairs: float, apart: float, n: int) -> float:
+def split_half_discrepancy(together: float, pairs: float, apart: float, n: int) -> float:
     """``4 (Σ_{a~b} k_ab − pairs·mean)/n²``, the mean squared distance of two halves of n rows.
 
     The sum, `together`, is over `pairs` of rows that depend on each other: each row with itself, and rows of one group.
     `apart` is the mean of k over all other pairs. The halves are of whole groups; docs/evidence/derivations.md
     has the derivation.
 
-    >>> halves_apart(together=100 * 1.0, pairs=100, apart=0.5, n=100)  # 100 independent rows, k(x,x) = 1
+    >>> split_half_discrepancy(together=100 * 1.0, pairs=100, apart=0.5, n=100)  # 100 independent rows, k(x,x) = 1
     0.02
     """
     return max(4.0 * (together - pairs * apart) / n**2, 0.0)

@@ -39,21 +39,21 @@ PAIR_CHUNK = 16_384
 
 
 @dataclass(frozen=True)
-class SumsApart:
+class BetweenGroupSums:
     """For every row of one side, the sum of a kernel over its pairs with other groups, and the number of those."""
 
     sums: Array
-    others: Array
+    counts: Array
 
     @property
     def mean(self) -> Array:
         """The mean over all pairs: (l,), or a number."""
-        return np.asarray(self.sums.sum(axis=0) / self.others.sum())
+        return np.asarray(self.sums.sum(axis=0) / self.counts.sum())
 
-    def parts(self) -> Array:
+    def projection(self) -> Array:
         """The rows' first-order contributions to the mean, for one side of a pair; they add up to 0."""
-        others = self.others if self.sums.ndim == 1 else self.others[:, None]
-        return np.asarray((self.sums - others * self.mean) / self.others.sum())
+        counts = self.counts if self.sums.ndim == 1 else self.counts[:, None]
+        return np.asarray((self.sums - counts * self.mean) / self.counts.sum())
 
 
 def summed_by_group(parts: Array, codes: Rows, count: int) -> Array:
@@ -63,7 +63,7 @@ def summed_by_group(parts: Array, codes: Rows, count: int) -> Array:
     return count * total
 
 
-def sums_apart(sums: Array, values: Callable[[Rows, Rows], Array], codes: Rows) -> SumsApart:
+def between_group_sums(sums: Array, values: Callable[[Rows, Rows], Array], codes: Rows) -> BetweenGroupSums:
     """The sums over pairs of different groups, from the row sums over all pairs (n, …) of one sample.
 
     `values` gives the kernel at pairs of rows; those within a group are subtracted.
@@ -72,7 +72,7 @@ def sums_apart(sums: Array, values: Callable[[Rows, Rows], Array], codes: Rows) 
     for a, b in same_group(codes, codes):
         different = a != b
         near[a[different]] += values(a[different], b[different])
-    return SumsApart(sums - near, len(sums) - np.bincount(codes)[codes].astype(float))
+    return BetweenGroupSums(sums - near, len(sums) - np.bincount(codes)[codes].astype(float))
 
 
 def same_group(x: Rows, y: Rows) -> Iterator[tuple[Rows, Rows]]:

@@ -28,11 +28,11 @@ from relfit.estimators.base import (
     EstimateSettings,
     Estimator,
     PairSource,
-    Quadratic,
-    halves_apart,
+    SecondOrderMoments,
     second_order,
+    split_half_discrepancy,
 )
-from relfit.estimators.groups import row_orders, summed_by_group, sums_apart
+from relfit.estimators.groups import between_group_sums, row_orders, summed_by_group
 from relfit.estimators.kernel import centre_of, shifted
 from relfit.estimators.pairkernel import BandValues, PairKernel, RowSums
 from relfit.kernels.base import Kernel, Weight
@@ -143,7 +143,7 @@ def with_second_order(
     stein = PairKernel(kernel)
     source = PairSource(n, len(scores), fetch, stein.stein_pairs, stein.stein_bands, width)
     best = int(np.argmin(values))
-    yardstick = halves_apart(float(diagonal[best]), n, float(values[best]), n)
+    yardstick = split_half_discrepancy(float(diagonal[best]), n, float(values[best]), n)
     assert psi.reference is not None  # noqa: S101  (its rows are the reference's)
     plain, quadratic = second_order(source, seed, psi.reference, values)
     return Estimates(values, psi, plain, yardstick=yardstick, quadratic=quadratic)
@@ -263,12 +263,12 @@ def grouped_ksd(
         return PairKernel(kernel).stein_pairs([part[a] for part in (x, *scores)], [part[b] for part in (x, *scores)])
 
     sums = host(row_sums(x, scores, kernel, runtime))
-    apart = sums_apart(sums, values, codes)
+    apart = between_group_sums(sums, values, codes)
     n = len(x)
     best = int(np.argmin(apart.mean))
     near = float((sums - apart.sums)[:, best].sum() + _diagonal_sum(kernel, x, scores[best], 0.0))
-    yardstick = halves_apart(near, n**2 - float(apart.others.sum()), float(apart.mean[best]), n)
-    psi = Psi(summed_by_group(2.0 * apart.parts(), codes, count) * ((count - 1) / (count - 2)))
+    yardstick = split_half_discrepancy(near, n**2 - float(apart.counts.sum()), float(apart.mean[best]), n)
+    psi = Psi(summed_by_group(2.0 * apart.projection(), codes, count) * ((count - 1) / (count - 2)))
     return Estimates(apart.mean, psi, yardstick=yardstick)
 
 
@@ -442,7 +442,7 @@ def side_by_side(each: Sequence[Estimates], *, shared: bool) -> Estimates:
     if parts:
         components = float(np.mean([part.components**-0.5 for part in parts])) ** -2.0
         trace = np.concatenate([part.trace for part in parts])
-        together = Quadratic(block_diag(*(part.covariance for part in parts)), trace, components)
+        together = SecondOrderMoments(block_diag(*(part.covariance for part in parts)), trace, components)
     psi = Psi(None, rows, shared=shared)
     covariance = block_diag(*covariances) if covariances else None
     if shared and covariance is not None and len(covariances) > 1:

@@ -23,13 +23,13 @@ from relfit.estimators.base import (
     Kind,
     PairDesign,
     PairSource,
-    Quadratic,
+    SecondOrderMoments,
     components,
-    halves_apart,
     samples_of,
     second_order,
+    split_half_discrepancy,
 )
-from relfit.estimators.groups import SumsApart, row_orders, same_group, summed_by_group, sums_apart
+from relfit.estimators.groups import BetweenGroupSums, between_group_sums, row_orders, same_group, summed_by_group
 from relfit.estimators.kernel import centre_for, in_parts, shifted
 from relfit.estimators.pairkernel import BandRows, BandValues, PairKernel, Part
 from relfit.kernels.base import Kernel
@@ -95,7 +95,7 @@ def complete(
     ours, *theirs = (spread / size for spread, size in zip(spreads, sizes, strict=True))
     some = shifted(reference[: min(len(reference), _COMPONENT_ROWS)], centre)
     across = [_square_across(each) for each in between]
-    quadratic = Quadratic(
+    quadratic = SecondOrderMoments(
         _second_order(*_unbiased_squares(apart, between), sizes),
         np.maximum(ours + np.array(theirs), 0.0),
         _components(kernel, some),
@@ -106,7 +106,7 @@ def complete(
         _second_order([_square_within(*each) for each in zip(apart, diagonals, strict=True)], across, sizes),
         alignment=aligned,
         quadratic=quadratic if dependence == "independent" else None,
-        yardstick=halves_apart(n * diagonals[0].total / apart[0].rows, n, mean, n),
+        yardstick=split_half_discrepancy(n * diagonals[0].total / apart[0].rows, n, mean, n),
     )
 
 
@@ -388,7 +388,7 @@ def _alignment_notes(data: Data, alignment: Array | None, dependence: Dependence
 
 def _apart_across(
     kernel: Kernel, model: tuple[Array, Rows], reference: tuple[Array, Rows], sums: Sums, paired: bool
-) -> tuple[SumsApart, SumsApart]:
+) -> tuple[BetweenGroupSums, BetweenGroupSums]:
     """The cross sums seen from the model's rows and from the reference's."""
     (x, x_codes) = model
     (r, r_codes) = reference
@@ -405,7 +405,7 @@ def _apart_across(
         count = 1 + int(max(x_codes.max(), r_codes.max()))
         same_r = np.bincount(r_codes, minlength=count)[x_codes].astype(float)
         same_x = np.bincount(x_codes, minlength=count)[r_codes].astype(float)
-    return SumsApart(rows, len(r) - same_r), SumsApart(columns, len(x) - same_x)
+    return BetweenGroupSums(rows, len(r) - same_r), BetweenGroupSums(columns, len(x) - same_x)
 
 
 class Samples(Kind):
@@ -485,8 +485,8 @@ class Samples(Kind):
         counts = [groups.counts[key] for key in keys]
         sums = [each.on_host() for each in kernel_sums(KernelSums(kernel), reference, samples, settings.runtime)]
 
-        def within(x: Array, labels: Rows, matrix: Sums) -> SumsApart:
-            return sums_apart(matrix.rows, lambda a, b: kernel.pairs(x[a], x[b]), labels)
+        def within(x: Array, labels: Rows, matrix: Sums) -> BetweenGroupSums:
+            return between_group_sums(matrix.rows, lambda a, b: kernel.pairs(x[a], x[b]), labels)
 
         ours, *theirs = (within(*each) for each in zip(rows, codes, sums[: len(rows)], strict=True))
         cross = [
@@ -494,12 +494,12 @@ class Samples(Kind):
             for x, labels, matrix in zip(samples, codes[1:], sums[len(rows) :], strict=True)
         ]
         values = np.array([x.mean + ours.mean - 2.0 * side.mean for x, (side, _) in zip(theirs, cross, strict=True)])
-        g = 2.0 * ours.parts()[:, None] - 2.0 * np.stack([side.parts() for _, side in cross], axis=1)
-        f = [2.0 * x.parts() - 2.0 * side.parts() for x, (side, _) in zip(theirs, cross, strict=True)]
+        g = 2.0 * ours.projection()[:, None] - 2.0 * np.stack([side.projection() for _, side in cross], axis=1)
+        f = [2.0 * x.projection() - 2.0 * side.projection() for x, (side, _) in zip(theirs, cross, strict=True)]
         psi, *from_models = map(summed_by_group, [g, *f], codes, counts)
         n = len(reference)
         near = float((sums[0].rows - ours.sums).sum() + kernel.diagonal(reference).sum())
-        yardstick = halves_apart(near, n**2 - float(ours.others.sum()), float(ours.mean), n)
+        yardstick = split_half_discrepancy(near, n**2 - float(ours.counts.sum()), float(ours.mean), n)
         if paired:
             return Estimates(values, Psi(psi + np.stack(from_models, axis=1)), yardstick=yardstick)
         shared = settings.dependence == "shared"

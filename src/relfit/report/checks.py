@@ -20,7 +20,7 @@ from relfit.data.check_score import check_score
 from relfit.estimators.base import Complete, EstimateSettings
 from relfit.estimators.kernel import fine_structure
 from relfit.kernels.base import Kernel
-from relfit.report.recall import Recalled, recall
+from relfit.report.recall import PanelData, recall
 from relfit.results.comparison import Comparison
 from relfit.results.grade import OPEN
 from relfit.results.plan import Plan
@@ -51,7 +51,7 @@ class Check:
     sentences: tuple[str, ...]
 
 
-def checks(comparison: Comparison, recalled: Recalled | None, others: Sensitivity | None) -> list[Check]:
+def checks(comparison: Comparison, recalled: PanelData | None, others: Sensitivity | None) -> list[Check]:
     """Every check that applies, in the order of the page."""
     each = []
     kind = measure_of(comparison).kind
@@ -89,7 +89,7 @@ def _kernel(comparison: Comparison) -> Check:
     return Check("Kernel", "plain", tuple(part for part in (f"{kernel_words(comparison)}.", how, decides) if part))
 
 
-def _bandwidth(comparison: Comparison, recalled: Recalled | None, others: Sensitivity | None) -> Check:
+def _bandwidth(comparison: Comparison, recalled: PanelData | None, others: Sensitivity | None) -> Check:
     title = "Another bandwidth"
     changed = changed_verdicts(comparison, others)
     if changed is None:
@@ -100,8 +100,8 @@ def _bandwidth(comparison: Comparison, recalled: Recalled | None, others: Sensit
     return Check(title, "good", ("No verdict changes at half or twice the bandwidth.",))
 
 
-def _unchecked(comparison: Comparison, recalled: Recalled) -> str:
-    return obstacle(comparison, recalled) or "the margin is in the units of the discrepancy with this bandwidth"
+def _unchecked(comparison: Comparison, recalled: PanelData) -> str:
+    return why_not(comparison, recalled) or "the margin is in the units of the discrepancy with this bandwidth"
 
 
 def changed_verdicts(comparison: Comparison, others: Sensitivity | None) -> list[str] | None:
@@ -137,7 +137,7 @@ def with_other_bandwidths(comparison: Comparison, data: Any) -> Comparison:
     return replace(comparison, robust_to_bandwidth=robust, warnings=(*comparison.warnings, *notes))
 
 
-def _fine_structure(kernel: Kernel, recalled: Recalled | None) -> list[Check]:
+def _fine_structure(kernel: Kernel, recalled: PanelData | None) -> list[Check]:
     title = "Structure finer than the bandwidth"
     if recalled is None:
         return [Check(title, "plain", (_WITHOUT_DATA,))]
@@ -170,7 +170,7 @@ def _parts(comparison: Comparison, parts: Mapping[str, float]) -> Check:
     return Check(title, "mind", (text, remedy) if comparison.locations is None else (text,))
 
 
-def _shared_rows(comparison: Comparison, recalled: Recalled | None) -> Check:
+def _shared_rows(comparison: Comparison, recalled: PanelData | None) -> Check:
     title = "Rows shared with the reference"
     if comparison.shared_rows:
         counts = [f"{count} rows of {quoted(name)}" for name, count in comparison.shared_rows.items()]
@@ -181,7 +181,7 @@ def _shared_rows(comparison: Comparison, recalled: Recalled | None) -> Check:
     return Check(title, "good", ("None were found.",))
 
 
-def _clusters(recalled: Recalled | None) -> Check:
+def _clusters(recalled: PanelData | None) -> Check:
     blind = (
         "KSD compares slopes of the log density. Where the data fall into clusters far apart, it is nearly blind to "
         "how much weight a model gives each of them."
@@ -200,7 +200,7 @@ def _clusters(recalled: Recalled | None) -> Check:
     return Check(title, "mind", (seen, blind))
 
 
-def _scores(recalled: Recalled | None) -> Check:
+def _scores(recalled: PanelData | None) -> Check:
     title = "Score check"
     if recalled is None:
         return Check(title, "plain", (_WITHOUT_DATA,))
@@ -223,10 +223,10 @@ def _scores(recalled: Recalled | None) -> Check:
 
 
 def bandwidth_sensitivity(
-    comparison: Comparison, recalled: Recalled, factors: Sequence[float] = FACTORS
+    comparison: Comparison, recalled: PanelData, factors: Sequence[float] = FACTORS
 ) -> Sensitivity | None:
-    """The same test on the recalled rows at several multiples of the bandwidth; None if there is an `obstacle`."""
-    if obstacle(comparison, recalled) is not None:
+    """The same test on the recalled rows at several bandwidths; None if it cannot be made (`why_not`)."""
+    if why_not(comparison, recalled) is not None:
         return None
     # Every setting is kept but the estimator: those for very many rows would have too few here.
     seed = comparison.seed or 0
@@ -237,7 +237,7 @@ def bandwidth_sensitivity(
     return sensitivity(recalled.encoded, estimate, used_test(comparison), criteria, factors)
 
 
-def obstacle(comparison: Comparison, recalled: Recalled) -> str | None:
+def why_not(comparison: Comparison, recalled: PanelData) -> str | None:
     """Why other bandwidths cannot be tried; None if they can."""
     if scaled(recalled.kernel, 1.0) is None:
         return f"{recalled.kernel.describe()} has no bandwidth"

@@ -13,7 +13,7 @@ from scipy.stats import wasserstein_distance
 from relfit.data.encode import Column, Encoding
 from relfit.estimators.pairkernel import PairKernel
 from relfit.kernels.base import Kernel
-from relfit.report.recall import MOST_COLUMNS, Moments, Recalled
+from relfit.report.recall import MOST_COLUMNS, Moments, PanelData
 from relfit.report.witness import pictured
 from relfit.results.comparison import Comparison
 from relfit.results.words import measure_of
@@ -64,7 +64,7 @@ class Part:
     paths: tuple[str, str]
 
 
-def column_panel(comparison: Comparison, recalled: Recalled) -> dict[str, Any] | None:
+def column_panel(comparison: Comparison, recalled: PanelData) -> dict[str, Any] | None:
     """A row for each column, with a `Part` for each pictured model; None for densities and very many columns."""
     data = recalled.data
     encoding = data.encoding or Encoding("none", tuple(Column(f"column {k}") for k in range(data.reference.shape[1])))
@@ -107,7 +107,7 @@ def column_panel(comparison: Comparison, recalled: Recalled) -> dict[str, Any] |
     return {"names": names, "rows": rows, "left_out": left_out, "large_share": LARGE_SHARE, **shown}
 
 
-def _source(recalled: Recalled, shared: bool) -> str:
+def _source(recalled: PanelData, shared: bool) -> str:
     """How many rows the panel's numbers come from, where these are not all rows."""
     sentences = []
     if not recalled.complete:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from relfit.data.encode import Encoding
-from relfit.report.recall import MOST_COLUMNS, Recalled
-from relfit.report.witness import Differing, Side, strongest
+from relfit.report.recall import MOST_COLUMNS, PanelData
+from relfit.report.witness import RowContributions, Side, strongest
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.files import IMAGE_FORMATS, MOST_PIXELS, note_read
@@ -42,7 +42,7 @@ class Example:
 Items = Mapping[str, Sequence[Any]]
 
 
-def check_items(items: Any, recalled: Recalled) -> Items:
+def check_items(items: Any, recalled: PanelData) -> Items:
     """The items of the reference and of models: one per row of the sample, each a file, an image or a text."""
     if not isinstance(items, Mapping):
         raise InputError(f"items: expected a mapping of names to lists of files or texts, got {type(items).__name__}")
@@ -66,7 +66,7 @@ def check_counts(items: Items, sizes: Mapping[str, int]) -> None:
             raise InputError(f"items of {name!r}: expected one for each of its {sizes[name]} rows, got {len(listed)}")
 
 
-def table_items(recalled: Recalled) -> dict[str, Encoding]:
+def table_items(recalled: PanelData) -> dict[str, Encoding]:
     """For rows of a table, what tells their cells from their numbers; none where columns have no names or are many."""
     data = recalled.data
     if data.encoding is None or len(data.encoding.columns) > MOST_COLUMNS:
@@ -77,7 +77,7 @@ def table_items(recalled: Recalled) -> dict[str, Encoding]:
     return dict.fromkeys((REFERENCE, *data.names), replace(data.encoding, columns=columns))
 
 
-def strips(differing: Differing, items: Mapping[str, Any]) -> dict[str, list[Example]]:
+def example_rows(differing: RowContributions, items: Mapping[str, Any]) -> dict[str, list[Example]]:
     """What can be shown of one model with the items given: some of them under each heading."""
     model = differing.model
     reference = differing.reference

@@ -25,7 +25,7 @@ from relfit.kernels.choice import Collection
 from relfit.kernels.standard import Gaussian
 from relfit.report.checks import bandwidth_sensitivity, changed_verdicts, checks, rows_advice
 from relfit.report.columns import column_panel
-from relfit.report.examples import check_items, strips, table_items
+from relfit.report.examples import check_items, example_rows, table_items
 from relfit.report.figures import difference_forest, discrepancy_forest, signed, who_beats_whom
 from relfit.report.gate import Gate
 from relfit.report.recall import recall
@@ -223,7 +223,7 @@ def _panels(comparison: Comparison, data: Any, items: Any, gate: Any) -> dict[st
         shown = table_items(recalled)
     sensitivity = bandwidth_sensitivity(comparison, recalled)
     panel, differing = where(comparison, recalled)
-    examples = [(each.name, strips(each, shown)) for each in differing] if shown else []
+    examples = [(each.name, example_rows(each, shown)) for each in differing] if shown else []
     return {
         **without,
         "checks": checks(comparison, recalled, sensitivity),

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ticker import LogLocator, NullLocator
 
-from relfit.report.checks import bandwidth_sensitivity, obstacle, own_plan
+from relfit.report.checks import bandwidth_sensitivity, own_plan, why_not
 from relfit.report.figures import Forest, difference_forest, discrepancy_forest, who_beats_whom
 from relfit.report.recall import recall
 from relfit.report.witness import CLEAR, Landscape, colour_steps, differing_rows, landscape, largest_difference
@@ -224,7 +224,7 @@ def bandwidths_plot(comparison: Comparison, data: Any, ax: Axes | None = None) -
     recalled = recall(comparison, data)
     sensitivity = bandwidth_sensitivity(comparison, recalled, FACTORS)
     if sensitivity is None:
-        raise InputError(f"bandwidths: cannot be varied for this result: {obstacle(comparison, recalled)}")
+        raise InputError(f"bandwidths: cannot be varied for this result: {why_not(comparison, recalled)}")
     ax = new_axes(6.8, 3.8) if ax is None else ax
     names = [row["name"] for row in comparison.rows()]
     lines = []

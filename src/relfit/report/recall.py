@@ -81,7 +81,7 @@ class Moments:
 
 
 @dataclass(frozen=True)
-class Recalled:
+class PanelData:
     """The rows of a comparison that its panels are made from.
 
     Attributes:
@@ -129,7 +129,7 @@ class Recalled:
         return None if self.data.encoding is None else tuple(map(visible, self.data.encoding.labels))
 
 
-def recall(comparison: Comparison, data: Any, *, most: int | None = None) -> Recalled:
+def recall(comparison: Comparison, data: Any, *, most: int | None = None) -> PanelData:
     """The rows of this result's data that panels are made from; other data are refused.
 
     `data` is the pair (reference, models) that was compared, and is loaded as `compare` did it: generators are drawn
@@ -158,7 +158,7 @@ def recall(comparison: Comparison, data: Any, *, most: int | None = None) -> Rec
             dependence: Any = comparison.dependence or "independent"
             orders = row_orders(loaded, dependence, comparison.seed or 0, "pictures")
             rows = {key: np.sort(order[:most]) for key, order in orders.items()}
-        return Recalled(_taken(comparison, loaded, rows), comparison.kernel, rows, sizes, _moments(comparison, loaded))
+        return PanelData(_taken(comparison, loaded, rows), comparison.kernel, rows, sizes, _moments(comparison, loaded))
 
 
 def _load(comparison: Comparison, data: Any, budget: Budget | None) -> tuple[Data, set[str | None]]:
@@ -272,7 +272,7 @@ class MainAxes:
         return View(self.centre, self.directions[list(chosen)], names, labels, projected=True)
 
 
-def plain_view(recalled: Recalled) -> View:
+def plain_view(recalled: PanelData) -> View:
     """The one or two columns themselves."""
     d = recalled.pooled.shape[1]
     names = recalled.labels or tuple(f"column {k}" for k in range(d))

@@ -22,7 +22,7 @@ from relfit.estimators.pairkernel import PairKernel
 from relfit.kernels.base import Kernel
 from relfit.kernels.standard import Gaussian
 from relfit.report.figures import Frame, Scale, signed, svg_path
-from relfit.report.recall import Recalled, View, chosen_view, plain_view
+from relfit.report.recall import PanelData, View, chosen_view, plain_view
 from relfit.results.comparison import Comparison
 from relfit.results.table import number_format, short_names
 from relfit.results.words import measure_of
@@ -125,7 +125,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Differing:
+class RowContributions:
     """Where one model differs from the data, row by row.
 
     Attributes:
@@ -153,7 +153,7 @@ class Differing:
         return first - sum(others)
 
 
-def differing_rows(comparison: Comparison, recalled: Recalled, name: str) -> Differing:
+def differing_rows(comparison: Comparison, recalled: PanelData, name: str) -> RowContributions:
     """The rows of one model and of the data with what each shows of their difference.
 
     Where every row is used their mean is the result's discrepancy; data that give another one are refused.
@@ -168,22 +168,22 @@ def differing_rows(comparison: Comparison, recalled: Recalled, name: str) -> Dif
     if original in there.densities:
         scores = scores_of(name, there.densities[original], there.reference)
         heights = stein_contributions(there.reference, scores, kernel)
-        differing = Differing(name, "slope", None, Side(data.reference, rows[None], heights))
+        differing = RowContributions(name, "slope", None, Side(data.reference, rows[None], heights))
     elif there.target is not None:
         draws = there.samples[original]
         heights = stein_contributions(draws, scores_of("target", there.target, draws), kernel)
-        differing = Differing(name, "slope", Side(data.samples[original], rows[original], heights), None)
+        differing = RowContributions(name, "slope", Side(data.samples[original], rows[original], heights), None)
     else:
         model = data.samples[original]
         reference = data.reference
         at_model, at_reference, typical = row_witness(model, reference, kernel)
         sides = Side(model, rows[original], at_model), Side(reference, rows[None], at_reference)
-        differing = Differing(name, "mass", *sides, typical)
+        differing = RowContributions(name, "mass", *sides, typical)
     _check_same(comparison, recalled, differing)
     return differing
 
 
-def _check_same(comparison: Comparison, recalled: Recalled, differing: Differing) -> None:
+def _check_same(comparison: Comparison, recalled: PanelData, differing: RowContributions) -> None:
     """Refuse rows that give another discrepancy, where it is the mean over these very rows.
 
     It is not for estimators other than "complete", pairs, chains, rows in groups, which leave pairs out, and tests
@@ -214,7 +214,7 @@ class Landscape:
     """The difference between one model and the data over a grid.
 
     Attributes:
-        name, kind: as in `Differing`.
+        name, kind: as in `RowContributions`.
         view: the axes.
         grid: the coordinates along each axis.
         values, errors: (g,) or (g, g), second axis first.
@@ -235,7 +235,7 @@ class Landscape:
         return np.asarray(np.abs(self.values) > CLEAR * self.errors)
 
 
-def landscape(recalled: Recalled, differing: Differing) -> Landscape:
+def landscape(recalled: PanelData, differing: RowContributions) -> Landscape:
     """The picture of one model.
 
     MMD, one or two columns: the witness function itself. More columns: rows are projected onto two of the pooled
@@ -275,7 +275,7 @@ def landscape(recalled: Recalled, differing: Differing) -> Landscape:
     return Landscape(differing.name, differing.kind, view, grid, values, errors, drawn)
 
 
-def _smoothed(grid: Sequence[Array], unit: Array, differing: Differing, view: View) -> Heights:
+def _smoothed(grid: Sequence[Array], unit: Array, differing: RowContributions, view: View) -> Heights:
     """Σ_a w_a(z) h_a / Σ_a w_a(z), w_a(z) = exp(−‖z − z_a‖²/2) in units of the smoothing width, for the errors too.
 
     Neighbouring rows err alike, having been compared with the same sample: their errors do not average out.
@@ -380,7 +380,7 @@ def pictured(comparison: Comparison) -> list[str]:
     return names if len(names) <= MOST_MODELS else [*names[: MOST_MODELS // 2], *names[-(MOST_MODELS // 2) :]]
 
 
-def where(comparison: Comparison, recalled: Recalled) -> tuple[dict[str, Any], list[Differing]]:
+def where(comparison: Comparison, recalled: PanelData) -> tuple[dict[str, Any], list[RowContributions]]:
     """The page's panel: one picture a model on one scale of colours, and the rows that the pictures were made from.
 
     `places` has a row per model: its name, where the picture is highest and lowest, and the rows that show most.
@@ -428,7 +428,7 @@ def _peak(drawn: Landscape, sign: float) -> str:
     return coordinates[0] if len(coordinates) == 1 else f"({', '.join(coordinates)})"
 
 
-def _rows(differing: Differing) -> str:
+def _rows(differing: RowContributions) -> str:
     """The numbers of the rows that show most of the difference."""
     sides = [("reference" if differing.model is None else "its own", differing.sides[0], 1.0)]
     if differing.kind == "mass":
