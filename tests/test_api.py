@@ -90,11 +90,14 @@ def test_pair_tests_agree_with_the_joint_estimate():
     plain = relfit.compare_pair(reference, models["d"], models["a"], test="relpsi", rng=0)
     assert plain.standard_error == pytest.approx(np.sqrt(contrast @ joint.covariance @ contrast))
     back = relfit.compare_pair(reference, models["a"], models["d"], rng=0)
-    assert back.pvalue == pytest.approx(1.0 - pair.pvalue)
+    assert back.pvalue > 0.95
+    both = relfit.compare(reference, {"d": models["d"], "a": models["a"]}, rng=0)
+    assert pair.pvalue == both.pvalue[0]
+    assert (pair.difference >= pair.threshold) == pair.worse
     ksd = relfit.compare_pair(reference, densities()["d"], densities()["a"], rng=0)
     assert ksd.test == "relksd"
     projection = relfit.Complete(variance="projection")
-    plain_z = relfit.compare_pair(reference, models["d"], models["a"], estimator=projection, rng=0)
+    plain_z = relfit.compare_pair(reference, models["d"], models["a"], test="z", estimator=projection, rng=0)
     assert plain.pvalue == pytest.approx(2 * plain_z.pvalue, rel=1e-9)
 
 

@@ -34,7 +34,7 @@ from relfit.results.verdicts import Method, Provenance
 from relfit.settings import NO_TEST, Options, Plan, Settings, resolved, shows_options
 from relfit.stats.decision import CORRECTIONS, check_scale
 from relfit.stats.joint import JointEstimate, Psi, binary_step
-from relfit.stats.pairs import PAIR_TESTS, impossible_pair, relative_z
+from relfit.stats.pairs import PAIR_TESTS, fixed_relpsi, impossible_pair
 from relfit.stats.planning import FEWEST_TRIALS, Assumed, Planning, as_pilot, check_power
 from relfit.stats.tests import TESTS, as_test
 from relfit.stats.tests.base import Test
@@ -335,8 +335,9 @@ def compare_pair(
 ) -> PairComparison:
     """Test the fixed hypothesis "a is no worse than b": RelMMD for samples, RelKSD for densities.
 
-    ``test="relpsi"`` conditions on which of the two looks better, as the paper's first experiment does; the default "z"
-    does not and has more power. With a `margin` δ the hypothesis is D_a ≤ D_b + δ. Other arguments as in `compare`.
+    By default the test is that of the best set with two models. ``test="z"`` is the published z test, and
+    ``test="relpsi"`` conditions on which of the two looks better, as the paper's first experiment does. With a `margin`
+    δ the hypothesis is D_a ≤ D_b + δ. Other arguments as in `compare`.
     """
     test = options.pop("test", "auto")
     # A test, or its class, has the name.
@@ -349,12 +350,13 @@ def compare_pair(
         impossible = plan.data.impossible
         kept = with_scores_kept(plan)
         joint = joint_estimate(plan.data, plan.estimate) if impossible else _estimated(kept)
-        # The z test is that of the best set with two models.
-        prepared = TESTS["best-set" if decided is relative_z else "relpsi"]().prepared
+        prepared = TESTS["relpsi" if decided is fixed_relpsi else "best-set"]().prepared
 
         def is_worse(near: JointEstimate) -> bool:
             every = prepared(_of_names(near, plan))
-            return bool(decided(every, settings.alpha, settings.margin).log_pvalue <= math.log(settings.alpha))
+            return bool(
+                decided(every, settings.alpha, settings.margin, settings.seed).log_pvalue <= math.log(settings.alpha)
+            )
 
         found = Findings()
         if not impossible:
@@ -367,7 +369,7 @@ def compare_pair(
         decision = impossible_pair(names[0] in impossible, settings.margin)
         values = [math.inf if each in impossible else float(joint.values[0]) for each in names]
     else:
-        decision = decided(joint, settings.alpha, settings.margin)
+        decision = decided(joint, settings.alpha, settings.margin, settings.seed)
         values = joint.values.tolist()
     method = {**_method(plan, settings), **({} if joint.close is None else {"variance": "second-order"})}
     return PairComparison(

@@ -27,6 +27,16 @@ def test_means_and_covariance_of_the_means(rng):
     assert joint.sizes == (50,)
 
 
+def test_a_loss_plus_a_constant_is_worse_on_all_items(rng):
+    """p = 1/(n + 1): the next item could be the first one to contradict. Equal losses are a tie, and no proof."""
+    loss = rng.normal(size=100)
+    result = relfit.decide(relfit.from_losses({"a": loss, "b": loss + 0.01, "c": loss}))
+    assert result.worse.tolist() == [False, True, False]
+    assert "deterministic" in result.status[1]
+    assert result.pvalue[1] == pytest.approx(1 / 101)
+    assert result.status[2] == ("tie",)
+
+
 def _written(folder, rows, suffix):
     """The rows in a file whose columns are gpt, claude and llama."""
     names, path = ["gpt", "claude", "llama"], folder / f"loss{suffix}"

@@ -47,11 +47,11 @@ def two(gap, margin=0.0, rows=(100,), **options):
 @pytest.mark.parametrize(
     ("gap", "margin", "verdict", "words"),
     [
-        (0.2, 0.0, "worse", "new is worse than old (this pair alone: p-value 0.023, level 0.05)"),
+        (0.2, 0.0, "worse", "new is worse than old (this pair alone: p-value 0.024, level 0.05)"),
         (-0.2, 0.0, "non-inferior", "new is shown to be no worse than old"),
         (0.1, 0.0, "inconclusive", "new is not shown to be worse than old; about 520 more items would decide"),
         (-0.1, 0.0, "inconclusive", "new is not shown to be worse than old; about 520 more items would decide"),
-        (0.5, 0.3, "worse", "new is worse than old by more than 0.3 (this pair alone: p-value 0.023, level 0.05)"),
+        (0.5, 0.3, "worse", "new is worse than old by more than 0.3 (this pair alone: p-value 0.024, level 0.05)"),
         (0.1, 0.3, "non-inferior", "new is non-inferior to old (margin 0.3)"),
         (
             *(0.2, 0.3, "inconclusive"),
@@ -61,7 +61,10 @@ def two(gap, margin=0.0, rows=(100,), **options):
     ],
 )
 def test_three_answers_of_a_fixed_pair_by_hand(gap, margin, verdict, words):
-    """z = (gap − δ)/0.1 is 2, −2, ±1; one z of a hundred items needs 100 · (1.645 + 0.842)² = 619 for power 0.8."""
+    """t = (gap − δ)/0.1 is 2, −2, ±1 with 99 degrees of freedom.
+
+    One z of a hundred items needs 100 · (1.645 + 0.842)² = 619 for power 0.8.
+    """
     gate = judge(two(gap, margin), "new", "old")
     assert (gate.verdict, gate.words) == (verdict, words)
     required = judge(two(gap, margin), "new", "old", require="non-inferior")
@@ -109,8 +112,15 @@ def test_samples_that_are_copies_show_nothing(rng):
 def test_equal_scores_need_a_margin_and_equal_densities_do_not(rng):
     """Equal scores on these items are no proof about other items; the same density is the same model."""
     scores = rng.random(50)
-    for margin, verdict in ((0.0, "inconclusive"), (0.1, "non-inferior")):
-        result = relfit.compare_losses({"new": scores, "old": scores}, margin=margin, higher_is_better=False)
+    right = (scores > 0.3).astype(float)
+    # The score limit of 0/1 losses without discordant items is z²/(n + z²) = 0.051.
+    for column, margin, verdict in (
+        (scores, 0.0, "inconclusive"),
+        (scores, 0.1, "inconclusive"),
+        (right, 0.05, "inconclusive"),
+        (right, 0.1, "non-inferior"),
+    ):
+        result = relfit.compare_losses({"new": column, "old": column}, margin=margin, higher_is_better=False)
         assert judge(result, "new", "old").verdict == judge(result, "new").verdict == verdict
     densities = {name: relfit.Density(score=lambda x: -x) for name in ("old", "new")}
     result = relfit.compare(rng.normal(size=(60, 2)), densities, rng=0)

@@ -142,11 +142,13 @@ def test_constant_differences_and_ties_are_those_of_single_decisions(rng):
             RelMulti().decide(estimate, Criteria(ALPHA, "none"), other),
         )
         assert (psi_best[k], multi_best[k]) == (single.best, split.best)
-        np.testing.assert_allclose(psi[k], np.exp(single.log_pvalue), rtol=1e-8)
-        np.testing.assert_allclose(multi[k], np.exp(split.log_pvalue), rtol=1e-8)
+        # A constant difference has p = 1/(n + 1); trials, which only count verdicts, have 0.
+        for trial, decision in ((psi[k], single), (multi[k], split)):
+            np.testing.assert_allclose(np.where(trial == 0.0, 1 / 101, trial), np.exp(decision.log_pvalue), rtol=1e-8)
         decision = best_set(estimate, ALPHA, rng=rng)
         assert everything[k] == decision.best
-        np.testing.assert_array_equal(best_set_p[k] == 0.0, decision.log_pvalue == -np.inf)
+        constant = np.isclose(decision.log_pvalue, -np.log(101.0), rtol=1e-12)
+        np.testing.assert_array_equal(best_set_p[k] == 0.0, constant)
 
 
 @pytest.mark.parametrize("test", TESTS)

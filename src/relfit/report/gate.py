@@ -27,8 +27,7 @@ from relfit.results.table import NOTHING
 from relfit.results.text import is_tested, show_pvalue
 from relfit.results.words import about, alone_words, bandwidth_remark, header, measure_of, row_word, summary, used_test
 from relfit.stats.decision import difference_variance, differences
-from relfit.stats.joint import JointEstimate
-from relfit.stats.pairs import impossible_pair, relative_z
+from relfit.stats.pairs import impossible_pair, relative_test, reverse_log_pvalue
 from relfit.stats.planning import Assumed
 from relfit.stats.tests import TESTS
 from relfit.stats.tests.base import Test
@@ -323,11 +322,12 @@ def _is_shown(comparison: Comparison, row: dict[str, Any], at_best: bool) -> boo
         return bool(row["equivalent"])
     if not at_best or isinstance(comparison.kernel, Collection):
         return False
+    at = comparison.names.index(row["name"])
     # Equal scores on these items prove nothing about others; an equal density is the same model.
-    if grade.SAME.name in comparison.grade and measure_of(comparison).kind == "values":
+    equal = grade.SAME.name in comparison.grade or "tie" in comparison.status[at]
+    if equal and measure_of(comparison).kind == "values":
         return False
-    upper = comparison.upper_bound(1.0 - comparison.alpha)
-    return bool(upper[comparison.names.index(row["name"])] <= 0.0)
+    return bool(comparison.upper_bound(1.0 - comparison.alpha)[at] <= 0.0)
 
 
 def _fixed(comparison: Comparison, asked: Gate, against: str) -> Gate:
@@ -344,13 +344,15 @@ def _fixed(comparison: Comparison, asked: Gate, against: str) -> Gate:
         return asked.answered(False, False, quoted(against))
     if any(out):
         decision = impossible_pair(out[0], margin)
+        shown = not out[0]
     else:
-        at = [comparison.names.index(name), comparison.names.index(against)]
-        covariance = comparison.covariance[np.ix_(at, at)]
-        pair = JointEstimate((name, against), comparison.estimates[at], covariance)
-        decision = relative_z(pair, alpha, margin)
+        originals = comparison.originals()
+        models = [originals[each] for each in (name, against)]
+        both = comparison.distinct(models)
+        pair = both.at([both.names.index(each) for each in models], (name, against))
+        decision = relative_test(pair, alpha, margin, comparison.seed or 0)
+        shown = reverse_log_pvalue(pair, margin) <= math.log(alpha)
     pvalue = math.exp(decision.log_pvalue)
-    shown = decision.equivalent if margin else ndtr(decision.statistic(0.0)) <= alpha
     return replace(asked, pvalue=pvalue).answered(
         pvalue <= alpha,
         bool(shown),

@@ -206,7 +206,7 @@ def comparison(
     return Comparison(
         names=names,
         # What only the decision needed is not kept.
-        estimate=replace(joint, third=third_cumulants(joint), psi=None, close=None, notes=(), binary=False),
+        estimate=replace(joint, third=third_cumulants(joint), psi=None, close=None, notes=()),
         decision=decision,
         method=Method(**used),
         status=tuple(_status(name, joint, decision, copies, impossible) for name in names),

@@ -129,6 +129,7 @@ class OfModels:
     groups: tuple[int, ...] | None = derived(lambda r: _counted(r.estimate.groups, r._places()), stored.MAYBE_COUNTS)
     correction: str = of("decision", stored.WORD, "correction", first=True)
     higher_is_better: bool = of("estimate", stored.FLAG)
+    binary: bool = of("estimate", stored.FLAG)
     design: str | None = of("estimate", stored.MAYBE_WORD, "how the means were taken")
     lags: int | None = of("estimate", stored.MAYBE_COUNT)
     unit: float = of("estimate", stored.POSITIVE)
@@ -175,6 +176,7 @@ class Verdicts(OfModels, Answer):
         names: model names.
         best, best_index: the model the others are tested against.
         discrepancy, standard_error, covariance: the estimates; for relmulti those from the testing rows.
+        binary: True if the scores are 0 or one other number, so that score intervals are used.
         higher_is_better: True if `discrepancy` holds scores of which larger ones are better; otherwise smaller ones.
         difference, difference_standard_error: how much worse than the best a model is, and its standard error:
             D_i − D_best, or D_best − D_i where larger is better.

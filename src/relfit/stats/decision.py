@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -122,6 +122,8 @@ class Gaps:
         error: (trials, l) their standard errors s_kJ, exactly 0 where a difference varies by rounding only.
         rounding: (trials, l) the size up to which a difference that does not vary may be rounding.
         column, variance: (trials, l) Cov(D_J, D_k) and (trials, 1) V_JJ.
+        rows: the rows on which a constant difference was observed; None where it is known to be constant.
+        of_items: True for means over items. Equal on all of them, two models may differ on others.
 
     The first axis of all but `gap` has length 1 where the trials have one covariance and one J.
     """
@@ -132,6 +134,8 @@ class Gaps:
     rounding: Array
     column: Array
     variance: Array
+    rows: int | None = None
+    of_items: bool = False
 
     @property
     def constant(self) -> Mask:
@@ -141,13 +145,16 @@ class Gaps:
     def known_log_pvalues(self, margin: float = 0.0) -> Array:
         """(trials, l) log p of "D_k ≤ D_J + δ" where D_k − D_J is constant, and 0 elsewhere.
 
-        −inf where the difference exceeds the margin δ, otherwise 0. What may be rounding exceeds nothing.
+        log 1/(n + 1) where the difference exceeds the margin δ on all n rows, otherwise 0: the next row may be the
+        first one to contradict. What may be rounding exceeds nothing.
         """
-        return np.where(self.constant & (self.gap - margin > self.rounding), -math.inf, 0.0)
+        certain = certain_log_pvalue(self.rows)
+        return np.where(self.constant & (self.gap - margin > self.rounding), certain, 0.0)
 
     def known_log_equivalence(self, margin: float) -> Array:
         """(trials, l) log p of the twin test (see `equivalent_to`) where D_k − D_J is constant, and 0 elsewhere."""
-        return np.where(self.constant & (self.gap <= margin), -math.inf, 0.0)
+        shown = self.constant & (self.gap <= margin) & (not self.of_items)
+        return np.where(shown, certain_log_pvalue(self.rows), 0.0)
 
     def z_log_pvalues(self, margin: float = 0.0) -> Array:
         """(trials, l) log p of the one-sided z tests of "D_k ≤ D_J + δ"; 0 for J, and constant differences as above."""
@@ -177,9 +184,16 @@ class Gaps:
         return np.where(self.constant[:, None], np.nan, slope)
 
 
-def gaps_to(joint: JointEstimate, best: int) -> Gaps:
-    """The differences of all models to one, in a single trial."""
-    return Covariances(joint.covariance).gaps(joint.values[None], best)
+def gaps_to(joint: JointEstimate, best: int, covariance: Array | None = None) -> Gaps:
+    """The differences of all models to one, in a single trial; with the covariance of the estimates or another one."""
+    known = joint.covariance if covariance is None else covariance
+    gaps = Covariances(known).gaps(joint.values[None], best)
+    return replace(gaps, rows=smallest_sample(joint), of_items=joint.of_items)
+
+
+def certain_log_pvalue(rows: int | None) -> float:
+    """log p of a difference that is the same on all rows: 1/(n + 1), and 0 where it is known to be constant."""
+    return -math.inf if rows is None else -math.log1p(rows)
 
 
 def _error_and_rounding(total: Array, covariance: Array) -> tuple[Array, Array]:
@@ -344,8 +358,9 @@ def decided_against(
     worse[best] = False
     status: list[tuple[str, ...]] = [() if tied is None or not tied[k] else ("tie",) for k in range(len(worse))]
     for k in np.flatnonzero(gaps.constant[0]).tolist():
-        if k != best:
-            status[k] = (*status[k], constant_word(float(gaps.gap[0, k]), float(gaps.rounding[0, k])))
+        word = constant_word(float(gaps.gap[0, k]), float(gaps.rounding[0, k]))
+        if k != best and not (gaps.of_items and word == "indistinguishable"):
+            status[k] = (*status[k], word)
     equivalent = None if log_equivalence is None else equivalent_to(best, log_equivalence, alpha, correction)
     at_once = adjusted if correction in FAMILY_WISE else adjust_others(np.exp(log_pvalue), best, "holm")
     at_once = np.maximum(at_once, adjusted)

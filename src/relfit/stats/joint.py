@@ -237,6 +237,11 @@ class JointEstimate:
             object.__setattr__(self, "yardstick", yardstick)
 
     @property
+    def of_items(self) -> bool:
+        """True if the values are means over items: models that agree on all of them may differ on others."""
+        return self.measure in ("loss", "elpd", "loglik") and smallest_sample(self) is not None
+
+    @property
     def standard_error(self) -> Array:
         """(l,) square roots of the variances."""
         return np.asarray(np.sqrt(np.diag(self.covariance)))

@@ -8,10 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr, ndtri, ndtri_exp
 
-from relfit.stats.decision import adjust, constant_word, differences, gaps_to, selective_log_equivalence
-from relfit.stats.joint import JointEstimate
-from relfit.stats.maxt import Source, kept_pairs, law, quantile
-from relfit.stats.tests.best_set import DRAWS
+from relfit.stats.decision import (
+    adjust,
+    certain_log_pvalue,
+    constant_word,
+    differences,
+    gaps_to,
+    selective_log_equivalence,
+)
+from relfit.stats.joint import JointEstimate, smallest_sample
+from relfit.stats.maxt import Source, kept_pairs, law, quantile, seeded
+from relfit.stats.paired_binary import PairedBinary
+from relfit.stats.tests.best_set import DRAWS, BestSet, pair_log_pvalue, pair_threshold
 from relfit.stats.truncnorm import selective_log_pvalue
 from relfit.util.arrays import Array, Mask
 
@@ -39,8 +47,32 @@ class PairDecision:
         return math.copysign(math.inf, self.difference - margin) if known else 0.0
 
 
-def relative_z(joint: JointEstimate, alpha: float, margin: float = 0.0) -> PairDecision:
-    """One-sided z test of D_a ≤ D_b + δ: RelMMD (Bounliphone et al. 2016) or RelKSD, by what D is."""
+def relative_test(joint: JointEstimate, alpha: float, margin: float = 0.0, seed: int = 0) -> PairDecision:
+    """Test D_a ≤ D_b + δ as the best set does with two models."""
+    t, s, constant = _difference(joint, margin)
+    if constant is not None:
+        return constant
+    rng = seeded(seed, BestSet.name)
+    log_p = pair_log_pvalue(joint, margin, rng)
+    equivalent = reverse_log_pvalue(joint, margin) <= math.log(alpha) if margin else None
+    return PairDecision(t, s, log_p, pair_threshold(joint, alpha, margin, rng), equivalent=equivalent)
+
+
+def reverse_log_pvalue(joint: JointEstimate, margin: float = 0.0) -> float:
+    """log p of D_a ≥ D_b + δ, whose rejection shows that a is no worse than b by more than δ; 0 for a constant gap."""
+    pairs = differences(joint, -margin)
+    if not pairs.varies[1, 0] and not joint.binary:
+        return 0.0
+    ratio = pairs.ratio[1, 0]
+    if joint.binary:
+        counts = PairedBinary.of(joint)
+        score = -counts.score(margin / counts.step)[0, 1]
+        ratio = score if margin or not pairs.varies[1, 0] else min(ratio, score)
+    return float(log_ndtr(-ratio))
+
+
+def relative_z(joint: JointEstimate, alpha: float, margin: float = 0.0, _seed: int = 0) -> PairDecision:
+    """One-sided z test of D_a ≤ D_b + δ, as published: RelMMD (Bounliphone et al. 2016) or RelKSD, by what D is."""
     t, s, constant = _difference(joint, margin)
     if constant is not None:
         return constant
@@ -56,7 +88,7 @@ def impossible_pair(first: bool, margin: float) -> PairDecision:
     return PairDecision(t, 0.0, min(0.0, -t), -t, ("impossible rows",), equivalent=equivalent)
 
 
-def fixed_relpsi(joint: JointEstimate, alpha: float, margin: float = 0.0) -> PairDecision:
+def fixed_relpsi(joint: JointEstimate, alpha: float, margin: float = 0.0, _seed: int = 0) -> PairDecision:
     """RelPSI with η = e_a − e_b whichever model is selected: t given its own sign.
 
     If b is selected t ≥ 0 and the truncation is [0, ∞), threshold δ − sΦ⁻¹(αΦ(δ/s)); if a is selected it is
@@ -75,7 +107,7 @@ def fixed_relpsi(joint: JointEstimate, alpha: float, margin: float = 0.0) -> Pai
 
 
 # What `compare_pair` calls them, and what its results do.
-PAIR_TESTS = dict(auto=(relative_z, "rel{measure}"), z=(relative_z, "rel{measure}"), relpsi=(fixed_relpsi, "relpsi"))
+PAIR_TESTS = dict(auto=(relative_test, "rel{measure}"), z=(relative_z, "rel{measure}"), relpsi=(fixed_relpsi, "relpsi"))
 
 
 def _difference(joint: JointEstimate, margin: float) -> tuple[float, float, PairDecision | None]:
@@ -143,7 +175,7 @@ def pairwise_matrix(joint: JointEstimate, alpha: float, correction: str = "holm"
     pairs = differences(joint)
     used = "by" if correction == "auto" else correction
     log_p = np.where(pairs.varies, log_ndtr(-np.where(pairs.varies, pairs.ratio, 0.0)), 0.0)
-    log_p[pairs.certain] = -math.inf
+    log_p[pairs.certain] = certain_log_pvalue(smallest_sample(joint))
     off = ~np.eye(len(log_p), dtype=bool)
     adjusted = np.ones_like(log_p)
     adjusted[off] = adjust(np.exp(log_p[off]), used)
@@ -153,9 +185,9 @@ def pairwise_matrix(joint: JointEstimate, alpha: float, correction: str = "holm"
 def pair_intervals(joint: JointEstimate, level: float = 0.95, *, rng: Source, draws: int = DRAWS) -> Array:
     """(l, l, 2) intervals for every D_i − D_j that hold all together with probability `level`.
 
-    ``D̂_i − D̂_j ± d s_ij`` with d the quantile of max_ij (D̂_i − D̂_j − (D_i − D_j))/s_ij over all ordered pairs, which is
-    the largest absolute value over the unordered ones (Tukey's method, for any covariance). A difference without
-    variance is known, or holds 0 if it is rounding.
+    ``D̂_i − D̂_j ± d s_ij`` with d the quantile of max_ij (D̂_i − D̂_j − (D_i − D_j))/s_ij over all ordered pairs, which
+    is the largest absolute value over the unordered ones (Tukey's method, for any covariance); for 0/1 losses Tango's
+    score interval at d. A difference without variance is known, or holds 0 if it is rounding.
 
     >>> joint = JointEstimate(("a", "b"), [0.0, 1.0], 0.02 * np.eye(2))
     >>> pair_intervals(joint, rng=np.random.default_rng(0))[1, 0].round(2).tolist()  # 1 ± 1.96 · 0.2
@@ -167,5 +199,10 @@ def pair_intervals(joint: JointEstimate, level: float = 0.95, *, rng: Source, dr
     critical = quantile(top, level, int(pairs.varies.sum()))
     reach = pairs.reach(critical) if pairs.varies.any() else np.zeros_like(pairs.gap)
     ends = np.stack([pairs.gap - reach, pairs.gap + reach.T], axis=2)
+    if joint.binary:
+        single = float(ndtri((1.0 + level) / 2.0))
+        limits = PairedBinary.of(joint).upper(max(critical, single))
+        np.fill_diagonal(limits, 0.0)
+        return np.stack([-limits.T, limits], axis=2)
     ends[pairs.same] = np.sort(np.stack([pairs.gap, np.zeros_like(pairs.gap)], axis=2), axis=2)[pairs.same]
     return np.asarray(ends)

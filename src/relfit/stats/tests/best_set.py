@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import bdtrc, log_ndtr, ndtr, ndtri, ndtri_exp
+from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 
 from relfit.stats import maxt
-from relfit.stats.close import Noise
-from relfit.stats.decision import FAMILY_WISE, Decision, Differences, adjust, differences, lowest
+from relfit.stats.close import CloseLaw, Noise
+from relfit.stats.decision import FAMILY_WISE, Decision, Differences, adjust, certain_log_pvalue, differences, lowest
 from relfit.stats.joint import JointEstimate, Psi, binary_step, freedom, gram, has_psi_covariance, smallest_sample
 from relfit.stats.maxt import (
     Law,
@@ -25,6 +25,7 @@ from relfit.stats.maxt import (
     stepdown_log_pvalues,
     streams,
 )
+from relfit.stats.paired_binary import PairedBinary
 from relfit.stats.tests.base import Criteria, Test, Trials, Words
 from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.errors import InputError
@@ -35,10 +36,10 @@ DRAWS = 20_000
 DRAW_NUMBERS, FEWEST_DRAWS = 800_000, 4_000
 # The part of the error that a first step of the lower bounds spends (Romano, Shaikh and Wolf's advice).
 FIRST_STEP = 0.1
-# 0/1 losses that differ on fewer items than this have no normal law.
-FEWEST_DISCORDANT = 10
 # With fewer rows than this, moment selection is that of so many: two models' critical value is then within its reach.
 _FEWEST_SELECTING = 200
+# Halvings of the interval in which the threshold of a pair lies.
+_HALVINGS = 30
 # Notes name at most this many models.
 _MOST_NOTES = 5
 # With more models than this, p-values for all models at once are Holm's.
@@ -169,7 +170,8 @@ def best_set(
 
     *Rare errors.* Two models whose 0/1 losses differ on fewer than 10 items have no normal law: their ratio is not
     taken for larger than the normal point of the exact sign test's p-value, and Z_ij for no larger than that of the
-    smallest one possible (`_at_most_sign_test`).
+    smallest one possible. Bounds of 0/1 losses are Tango's score limits (`relfit.stats.paired_binary`). Other losses
+    that are equal on all items are never shown to be equivalent.
 
     `rng` is a Generator, or a function from a model's name (None: the reference) to a Generator; `draws` are the
     Monte-Carlo draws at most, fewer where a p-value is plainly large (`Law.exceedances`).
@@ -183,22 +185,19 @@ def best_set(
     ratio = pairs.ratio
     without_margin = differences(joint) if margin else pairs
     cap, adjusted = None, None
-    if joint.binary and not margin:
-        ratio, cap = _at_most_sign_test(joint, ratio)
+    if joint.binary and margin < binary_step(joint):
+        ratio, cap = _score_ratios(joint, ratio, margin)
     null_law, plain = law(joint, pairs.error, rng, draws, cap), ratio
     certain_loss, rows = np.asarray(pairs.certain.any(axis=1)), smallest_sample(joint)
     if joint.close is not None and correction != "stepdown":
-        generators = streams(rng, joint.names)
-        noise = Noise.drawn(generators.models, generators.reference, joint.close.drawn)
-        log_pvalue, ratio = joint.close.test(
-            joint.values, pairs.varies, margin, _lowest_ratio(rows), freedom(joint), noise
-        )
+        log_pvalue, ratio = _tie_test(joint, joint.close, rng)(joint.values, margin)
     else:
         offsets = moment_selection(ratio, pairs.varies, rows)
         log_pvalue = maximum_log_pvalues([null_law], [offsets], ratio.max(axis=1))
         if correction == "stepdown":
             adjusted = _stepped_down([null_law], [offsets], [ratio], log_pvalue, certain_loss, rows)
-    log_pvalue[certain_loss] = -math.inf
+    certain_log_p = certain_log_pvalue(rows)
+    log_pvalue[certain_loss] = certain_log_p
     decision = _decided(joint, log_pvalue, without_margin, alpha, correction, adjusted)
     # By the model that it is larger than by a constant, if there is one, and otherwise the one with the largest ratio.
     certain = np.argmin(np.where(pairs.certain, joint.values, math.inf), axis=1)
@@ -206,11 +205,59 @@ def best_set(
     beaten_by = tuple(by if worse else None for by, worse in zip(beaters, decision.worse, strict=True))
     equivalent = None
     if margin:
-        equivalent = upper_regret(without_margin, null_law, 1.0 - alpha) <= margin
+        unseen = without_margin.error == 0.0 if joint.of_items and not joint.binary else None
+        equivalent = upper_regret(joint, without_margin, null_law, 1.0 - alpha, unseen=unseen) <= margin
     # Last, so that it takes no random numbers from what comes before.
     offsets = moment_selection(plain, pairs.varies, rows)
     decision = _at_once(decision, [null_law], [offsets], [plain], certain_loss, rows)
     return replace(decision, beaten_by=beaten_by, equivalent=equivalent)
+
+
+def _tie_test(joint: JointEstimate, law: CloseLaw, rng: Source) -> Callable[[Array, float], tuple[Array, Array]]:
+    """A function of values and a margin: log p (l,) and ratios (l, l), from the estimates' distribution at a tie."""
+    generators = streams(rng, joint.names)
+    noise = Noise.drawn(generators.models, generators.reference, law.drawn)
+    varies = differences(joint).varies
+    lowest_ratio = _lowest_ratio(smallest_sample(joint))
+    degrees = freedom(joint)
+    return lambda values, margin: law.test(values, varies, margin, lowest_ratio, degrees, noise)
+
+
+def pair_log_pvalue(joint: JointEstimate, margin: float, rng: Source) -> float:
+    """log p of "the first of two models is no worse than the second": the one that `best_set` gives it."""
+    pairs = differences(joint, margin)
+    rows = smallest_sample(joint)
+    if pairs.certain[0, 1]:
+        return certain_log_pvalue(rows)
+    if joint.close is not None and pairs.varies[0, 1]:
+        return float(_tie_test(joint, joint.close, rng)(joint.values, margin)[0][0])
+    ratio = pairs.ratio
+    if joint.binary and margin < binary_step(joint):
+        ratio = _score_ratios(joint, ratio, margin)[0]
+    return float(log_ndtr(-ratio[0, 1])) if ratio[0, 1] > _lowest_ratio(rows) else 0.0
+
+
+def pair_threshold(joint: JointEstimate, alpha: float, margin: float, rng: Source) -> float:
+    """The difference of two estimates above which the first model has p ≤ α; their mean stays as it is."""
+    pairs = differences(joint, margin)
+    high = margin + float(pairs.reach(-float(ndtri(alpha)))[0, 1])
+    if joint.close is None:
+        return high
+    test = _tie_test(joint, joint.close, rng)
+    mean = float(joint.values.mean())
+
+    def found(gap: float) -> bool:
+        values = mean + gap * np.array([0.5, -0.5])
+        return bool(test(values, margin)[0][0] <= math.log(alpha))
+
+    low = margin
+    while not found(high):
+        low = high
+        high = margin + 2.0 * (high - margin)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if found(middle) else (middle, high)
+    return high
 
 
 def _at_once(
@@ -247,30 +294,20 @@ def _stepped_down(
     """(l,) adjusted p; models that lose for certain come first."""
     contenders = ~certain & (log_pvalue > math.log(2.0) + log_ndtr(_lowest_ratio(rows)))
     adjusted = stepdown_log_pvalues(laws, offsets, ratios, log_pvalue, contenders)
-    return np.where(certain, 0.0, np.exp(adjusted))
+    return np.where(certain, math.exp(certain_log_pvalue(rows)), np.exp(adjusted))
 
 
-def _at_most_sign_test(joint: JointEstimate, ratio: Array) -> tuple[Array, Array | None]:
-    """The ratios (l, l), those of pairs with few discordant items at most the normal point of the exact sign test.
+def _score_ratios(joint: JointEstimate, ratio: Array, margin: float) -> tuple[Array, Array | None]:
+    """The ratios (l, l) of 0/1 losses, and the largest ones possible where few items decide (None without such pairs).
 
-    And the largest that they can be, where one model alone is wrong on all of these items; None without such pairs. For
-    0/1 losses ``n(D_i − D_j) = b − c`` and ``n(n−1)s_ij² + n(D_i − D_j)² = b + c``, b and c the items on which i alone
-    and j alone is wrong. If both are as good, b is binomial(b + c, ½) given b + c: P(Bin ≥ b) is exact. Losses that are
-    0 or another number are divided by it.
+    Without a margin, those of pairs with few discordant items are at most the normal point of the exact sign test. With
+    one they are at most Tango's score statistic.
     """
-    n = float((joint.sizes or (0,))[0])
-    step = binary_step(joint)
-    gap = (joint.values[:, None] - joint.values) / step
-    covariance = joint.covariance / (step * step)
-    variance = np.diag(covariance)
-    square = n * (n - 1.0) * (variance[:, None] + variance - 2.0 * covariance) + n * np.square(gap)
-    discordant = np.rint(square)
-    losses = np.rint((discordant + n * gap) / 2.0)
-    few = (discordant > 0.0) & (discordant < FEWEST_DISCORDANT) & (ratio > 0.0)
-    point = -ndtri(np.where(few, bdtrc(losses - 1.0, np.where(few, discordant, 1.0).astype(int), 0.5), 0.5))
-    cap = np.where(discordant < FEWEST_DISCORDANT, -ndtri(0.5 ** np.maximum(discordant, 1.0)), math.inf)
-    np.fill_diagonal(cap, math.inf)
-    return np.where(few, np.minimum(ratio, point), ratio), cap if np.isfinite(cap).any() else None
+    pairs = PairedBinary.of(joint)
+    if margin:
+        return np.minimum(ratio, pairs.score(margin / pairs.step)), None
+    points, largest = pairs.sign_test_points()
+    return np.where(ratio > 0.0, np.minimum(ratio, points), ratio), largest if np.isfinite(largest).any() else None
 
 
 def _decided(
@@ -295,7 +332,7 @@ def _decided(
     for i, words in enumerate(status):
         if pairs.certain[i].any():
             status[i] = (*words, "deterministic")
-        elif i != best and pairs.same[i, best]:
+        elif i != best and pairs.same[i, best] and not joint.of_items:
             status[i] = (*words, "indistinguishable")
     return Decision(best, log_pvalue, adjusted, worse, adjusted, tuple(status), correction)
 
@@ -336,39 +373,62 @@ def regret_bounds(joint: JointEstimate, level: float = 0.95, *, rng: Source, dra
     offsets, count = kept_pairs(pairs.varies), int(pairs.varies.sum())
     all_maxima = maxima = null_law.maxima(offsets)
     spent = FIRST_STEP * (1.0 - level)
-    first = _lower_regret(pairs, quantile(maxima.max(axis=0), 1.0 - spent, count))
+    first = _lower_regret(joint, pairs, quantile(maxima.max(axis=0), 1.0 - spent, count))
     slack = np.divide(first, pairs.error, out=np.zeros_like(pairs.gap), where=pairs.varies)
     if slack.any():
         maxima = null_law.maxima(offsets - slack)
-    lower = _lower_regret(pairs, quantile(maxima.max(axis=0), level + spent, count))
-    return lower, upper_regret(pairs, null_law, level, all_maxima)
+    lower = _lower_regret(joint, pairs, quantile(maxima.max(axis=0), level + spent, count))
+    return lower, upper_regret(joint, pairs, null_law, level, all_maxima)
 
 
-def _lower_regret(pairs: Differences, critical: float) -> Array:
+def _lower_regret(joint: JointEstimate, pairs: Differences, critical: float) -> Array:
     """(l,) max(0, max_j (gap_ij − d s_ij)) with d = `critical`; a constant difference is its own bound."""
-    reach = pairs.reach(critical if math.isfinite(critical) else 0.0)
-    reached = np.where(pairs.varies, pairs.gap - reach, 0.0)
+    finite = critical if math.isfinite(critical) else 0.0
+    if joint.binary:
+        reached = -PairedBinary.of(joint).upper(max(finite, 0.0)).T
+        np.fill_diagonal(reached, 0.0)
+        return np.asarray(np.maximum(reached.max(axis=1), 0.0))
+    reached = np.where(pairs.varies, pairs.gap - pairs.reach(finite), 0.0)
     return np.asarray(np.maximum(np.where(pairs.certain, pairs.gap, reached).max(axis=1), 0.0))
 
 
-def upper_regret(pairs: Differences, null_law: Law, level: float, maxima: Array | None = None) -> Array:
+def upper_regret(
+    joint: JointEstimate,
+    pairs: Differences,
+    null_law: Law,
+    level: float,
+    maxima: Array | None = None,
+    unseen: Mask | None = None,
+) -> Array:
     """(l,) bounds with R_i = D_i − min_j D_j ≤ bound_i for all i, with probability `level` (Hsu 1981).
 
     Write N_ij = (D̂_i − D̂_j − (D_i − D_j))/s_ij and let k be the best model. If N_ki ≤ d_k for all i, which has
     probability `level` with d_k the quantile of max_i N_ki, then k is in C = {k : D̂_k − D̂_i ≤ d_k s_ki for all i},
     and R_i = D_i − D_k ≤ D̂_i − D̂_k + d_k s_ik for all i. Hence
-    ``R_i ≤ max(0, max_{k∈C, k≠i} (D̂_i − D̂_k + d_k s_ik))``. One comparison per model and not all pairs.
+    ``R_i ≤ max(0, max_{k∈C, k≠i} (D̂_i − D̂_k + d_k s_ik))``. One comparison per model and not all pairs. For 0/1 losses
+    D̂_i − D̂_k + d_k s_ik is Tango's score limit at d_k instead.
 
-    `maxima` are the law's maxima over all pairs, where they have been drawn already.
+    `maxima` are the law's maxima over all pairs, where they have been drawn already. Pairs that are `unseen` (l, l)
+    have no bound.
     """
     maxima = null_law.maxima(kept_pairs(pairs.varies)) if maxima is None else maxima
     counts = pairs.varies.sum(axis=1).tolist()
     # A model without any difference that varies has a critical value of −inf, which stands for 0 here.
     quantiles = [quantile(row, level, count) for row, count in zip(maxima, counts, strict=True)]
     critical = np.maximum(quantiles, 0.0)
+    if joint.binary:
+        # Two models that agree on all items have an interval, too: that of a single pair.
+        limits = PairedBinary.of(joint).upper(np.maximum(critical, float(ndtri(level))))
+        np.fill_diagonal(limits, 0.0)
+        possible = (limits >= 0.0).all(axis=0)
+        bounds = np.where(possible, limits, 0.0)
+        return np.asarray(np.maximum(bounds.max(axis=1), 0.0))
     reach = pairs.reach(critical)
     possible = ((pairs.gap <= reach) | pairs.same).all(axis=1)
     bounds = np.where(possible & ~pairs.same, pairs.gap + reach.T, 0.0)
+    if unseen is not None:
+        others = unseen & ~np.eye(len(unseen), dtype=bool)
+        bounds = np.where(possible & others, math.inf, bounds)
     return np.asarray(np.maximum(bounds.max(axis=1), 0.0))
 
 

@@ -43,7 +43,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri
 
-from relfit.stats.decision import Covariances, Decision, Gaps, decided_against, gaps_to
+from relfit.stats.decision import Decision, Gaps, decided_against, gaps_to
 from relfit.stats.joint import JointEstimate
 from relfit.stats.maxt import Source, covariance_root, normal_draws, seeded, streams
 from relfit.stats.tests.base import FALSE_POSITIVE_RATE, SAME_ROWS, SELECTIVE, Criteria, Noise, Test, Trials, Words
@@ -360,4 +360,4 @@ def _gaps_supposing(joint: JointEstimate, second_order: Array, i: int, best: int
     size = np.maximum(joint.values, joint.standard_error)
     growth = np.divide(step, size, out=np.zeros_like(step), where=size > 0.0)
     f = np.maximum(1.0 + (1.0 - np.clip(second_order, 0.0, 1.0)) * growth, _SMALLEST_VARIANCE)
-    return Covariances(joint.covariance * np.sqrt(np.outer(f, f))).gaps(joint.values[None], best)
+    return gaps_to(joint, best, joint.covariance * np.sqrt(np.outer(f, f)))
