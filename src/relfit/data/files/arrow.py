@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.compute.memory import require_room
-from relfit.compute.rows import PART_NUMBERS
+from relfit.compute.rows import PART_NUMBERS, held_rows
 from relfit.data.files.base import (
     Format,
     Selection,
@@ -208,14 +208,9 @@ def _open_arrow(path: Path, in_parts: bool) -> Iterator[Table]:
 
 def _read(opened: Open, selection: Selection) -> Array:
     """The selected columns; besides the result only a part of a Parquet file is in memory."""
-    path = selection.path
-    with opened(path, False) as (schema, batches, count):
+    with opened(selection.path, False) as (schema, batches, count):
         names, positions = _selected(selection, schema)
-        held: Any = batches(positions)
-        if count is None:
-            held = list(held)
-            count = sum(batch.num_rows for batch in held)
-        return _arrow_rows(path, names, held, count)
+        return held_rows(_arrow_parts(selection.path, names, batches(positions), count))
 
 
 def _parts(opened: Open, selection: Selection, _most_bytes: int) -> Iterator[NDArray[Any]]:
@@ -272,20 +267,7 @@ def _selected(selection: Selection, schema: Any) -> tuple[list[str], list[int]]:
 def table_rows(where: object, table: Any) -> Array:
     """The columns of a table in memory, which must hold numbers or lists of numbers, as rows."""
     refuse_not_numeric(where, _not_numeric(table.schema, table.column_names))
-    return _arrow_rows(where, table.column_names, table.to_batches(), table.num_rows)
-
-
-def _arrow_rows(where: object, names: Sequence[str], batches: Iterable[Any], count: int) -> Array:
-    """The columns of these names from record batches with `count` rows in all, as (count, d)."""
-    rows: Array | None = None
-    done = 0
-    for block in _arrow_parts(where, names, batches, count):
-        if rows is None:
-            require_room(where, 8 * count * block.shape[1])
-            rows = np.empty((count, block.shape[1]))
-        rows[done : done + len(block)] = block
-        done += len(block)
-    return np.empty((0, len(names))) if rows is None else rows
+    return held_rows(_arrow_parts(where, table.column_names, table.to_batches(), None))
 
 
 def _arrow_parts(where: object, names: Sequence[str], batches: Iterable[Any], count: int | None) -> Iterator[Array]:
