@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from relfit.compute.rows import cuts, is_mapped, parts, spilled, transposed
+from relfit.compute.rows import cuts, held_rows, is_mapped, parts, spilled, transposed
 from relfit.data.arrays import LARGEST_VALUE
 from relfit.data.files.json import read_json
 from relfit.data.files.text import ROW_NUMBERS
@@ -322,12 +322,7 @@ class Encoding:
         held = list(found) if folder is None else spilled((cells[None] for cells in found), folder)
         # Some rows at a time: they stay in the cache until all of their columns are written.
         blocks = (self._filled([cells[some] for cells in held]) for some in cuts(len(table), _ROWS_AT_ONCE))
-        if folder is not None:
-            return spilled(blocks, folder)
-        out = np.empty((len(table), self.slices[-1].stop))
-        for some, block in zip(cuts(len(table), _ROWS_AT_ONCE), blocks, strict=True):
-            out[some] = block
-        return out
+        return held_rows(blocks) if folder is None else spilled(blocks, folder)
 
     def encoded(self, rows: Array) -> Array:
         """(n, width) the encoded rows of cells (n, d), which are numbers (NaN if missing) or the places of levels."""

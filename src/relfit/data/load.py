@@ -316,12 +316,14 @@ def _tables(
     tables: dict[str | None, Table] = {}
     for key, value in values.items():
         value = value.x if isinstance(value, Sample) else value
-        named = _columns_of(value) is not None
-        table = read_table(_argument(key, value), value, budget, progress) if named else None
+        where = _argument(key, value)
+        table = None
+        if _columns_of(value) is not None:
+            table = read_table(where, value, budget, progress)
         if table is None and key is None:
             return None
         if table is None:
-            table = table_of(_argument(key), to_rows(_argument(key, value), value), folder)
+            table = table_of(_argument(key), to_rows(where, value), folder)
         if len(table.columns) != len(columns):
             came = f"expected {len(columns)} columns like the reference, got {len(table.columns)}"
             raise InputError(f"{table.source}: {came}")
