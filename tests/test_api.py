@@ -128,3 +128,17 @@ def test_pairs_are_not_called_near_degenerate_for_their_common_noise():
     result = relfit.compare(rows, models, kernel=relfit.Gaussian(1.0), dependence="paired", rng=0)
     assert result.near_degeneracy.max() < 0.1
     assert result.status == ((), ())
+
+
+def test_a_near_tie_for_best_that_masks_a_bad_model_is_said():
+    """Two models nearly level, a third 6 standard errors above: RelPSI's lower limit is pushed up to t."""
+    joint = relfit.JointEstimate(("a", "b", "far"), [1.0, 1.001, 3.0], 0.05 * np.eye(3))
+    result = relfit.decide(joint, test="relpsi")
+    assert not result.worse.any()
+    assert any(
+        note.startswith("far is more than 4 ") and 'test="best-set" does not' in note for note in result.warnings
+    )
+    assert relfit.decide(joint, test="best-set", rng=0).worse.tolist() == [False, False, True]
+    clear = relfit.decide(relfit.JointEstimate(("a", "b", "far"), [1.0, 2.0, 3.0], 0.05 * np.eye(3)), test="relpsi")
+    assert clear.worse[2]
+    assert not clear.warnings

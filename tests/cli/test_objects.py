@@ -117,18 +117,6 @@ def test_loglik_on_the_command_line(likelihoods, capsys):
     assert "Vuong" in out
 
 
-def test_two_discrepancies_on_the_command_line(likelihoods, capsys):
-    arguments = ["compare", "data.npy", *models_of("normal", "off"), "--discrepancy", "ksd", "--discrepancy", "loglik"]
-    status, out, _ = run(*arguments, "--kernel", "imq", "--json", "r.json", "--html", "r.html", capsys=capsys)
-    assert status == 0
-    assert "KSD² and mean −log p agree" in out
-    stored = json.loads((likelihoods / "r.json").read_text())
-    assert [stored["measure"], stored["also"][0]["measure"]] == ["ksd", "loglik"]
-    assert stored["kernel"]["type"] == "IMQ"
-    status, out, _ = run("rerun", "r.json", "--run-code", capsys=capsys)
-    assert (status, out.strip()) == (0, "Agrees: every number is the same.")
-
-
 @pytest.fixture
 def edges(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

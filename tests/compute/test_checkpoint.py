@@ -98,15 +98,6 @@ def test_other_inputs_and_settings_are_refused_and_named(samples, tmp_path):
     assert relfit.compare(reference, models, rng=0, compute=relfit.Compute(checkpoint=path)).best == "a"
 
 
-def test_refused_input_leaves_no_file_behind(samples, tmp_path):
-    reference, models = samples
-    path = tmp_path / "run.sqlite"
-    with pytest.raises(relfit.InputError, match="at least 20 rows"):
-        relfit.compare(reference[:5], models, rng=0, compute=relfit.Compute(checkpoint=path))
-    assert not path.exists()
-    assert relfit.compare(reference, models, rng=0, compute=relfit.Compute(checkpoint=path)).best == "a"
-
-
 def test_work_without_patches_is_refused(samples, tmp_path):
     path = tmp_path / "run.sqlite"
     for options, message in (

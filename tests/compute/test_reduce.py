@@ -65,17 +65,6 @@ def test_cross_products_give_rows_and_columns(kernel, n, m, rng):
     assert got.squares == pytest.approx(squares, rel=1e-11)
 
 
-def test_all_weights_of_a_general_kernel(rng):
-    x = rng.normal(size=(300, 4))
-    kernel = IMQ(1.3)
-    right = {"phi": rng.normal(size=(300, 2)), "dphi": rng.normal(size=300), "r2ddphi": np.ones(300)}
-    got = kernel_products([Job(kernel, BACKEND.points(kernel, x), None, right)], Runtime(BACKEND))[0]
-    r2 = ((x[:, None] - x[None]) ** 2).sum(2)
-    for w, matrix in zip(right, kernel.weights(r2, tuple(right)), strict=True):
-        np.fill_diagonal(matrix, 0.0)
-        np.testing.assert_allclose(got.rows[w], matrix @ right[w], atol=1e-11)
-
-
 N = 700
 
 
@@ -183,15 +172,6 @@ def test_mapped_rows_are_those_of_the_array(tmp_path):
     np.save(tmp_path / "y.npy", np.zeros((2000, 4)))
     (tmp_path / "y.npy").replace(path)
     assert mapped_rows(part) is None  # another file has taken its place
-
-
-def test_patches_cover_every_pair_once():
-    within = reduce.cut_matrix(0, 0, (1000, 1000), 300)
-    across = reduce.cut_matrix(1, 0, (450, 1000), 300)
-    assert sum(patch.pairs for patch in within) == 1000 * 999 // 2
-    assert sum(patch.pairs for patch in across) == 450 * 1000
-    assert len(within) == 4 * 5 // 2
-    assert len(across) == 2 * 4
 
 
 def test_kernels_of_functions_are_refused_by_processes(samples):

@@ -15,7 +15,7 @@ from relfit.settings import Compute
 torch = pytest.importorskip("torch")
 
 from relfit.compute import torch_backend  # noqa: E402
-from relfit.compute.torch_backend import TorchBackend, all_ones  # noqa: E402
+from relfit.compute.torch_backend import TorchBackend  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -86,14 +86,3 @@ def test_a_whole_matrix_is_one_block_and_tiles_bound_the_memory(monkeypatch, rng
     plain = products(NumpyBackend(), Gaussian(1.0), x, columns=0)[0]
     assert max(largest) == 64
     np.testing.assert_allclose(got.rows["phi"], plain.rows["phi"], rtol=1e-12)
-
-
-def test_ones_are_known_without_looking_at_them():
-    """Also if they are handed over twice; other numbers are not taken for ones, whatever their stride."""
-    backend = TorchBackend()
-    ones = backend.array(np.ones(5))
-    assert all_ones(ones)
-    assert all_ones(backend.array(ones))
-    assert ones.tolist() == [1.0] * 5
-    for other in (np.full(5, 2.0), np.broadcast_to(0.5, 5), np.ones((5, 1)), torch.full((5,), 0.5)):
-        assert not all_ones(backend.array(other))

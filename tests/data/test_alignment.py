@@ -98,21 +98,6 @@ def test_files_are_matched_by_name_and_the_result_says_so(folder, capsys, kind):
     assert again.warnings[0] == NOTE
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet", "feather"])
-def test_files_under_a_budget_of_memory_are_too(folder, capsys, kind):
-    _write(folder, kind)
-    found = _json(capsys, *_files(kind), "--memory", "2GB")
-    np.testing.assert_allclose(found["discrepancy"], _expected().discrepancy, rtol=1e-9)
-    assert found["worse"] == [False, True]
-    assert NOTE in found["warnings"]
-    real, good, meh = _files(kind)
-    again = relfit.compare(real, {"good": good, "meh": meh}, rng=0, compute=relfit.Compute(memory="2GB"))
-    assert again.to_dict()["discrepancy"] == found["discrepancy"]
-    _written(kind, folder / "good", _arrays()["good"], ["age", "size", "pulse"])
-    said = f"good.{kind}: expected the reference's columns, got 'height' missing, 'size' extra"
-    assert said in _refused(capsys, *_files(kind), "--memory", "2GB")
-
-
 def test_a_choice_of_columns_decides(folder, capsys):
     """By name it has always been right; numbers are positions, also in files with names."""
     arrays = _write(folder, "csv")

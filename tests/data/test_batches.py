@@ -108,16 +108,6 @@ def test_batches_in_memory_are_not_held_twice():
     assert peak < 1.25 * rows.nbytes
 
 
-def test_data_sets_of_torch_that_only_iterate():
-    data = pytest.importorskip("torch.utils.data")
-
-    class Items(data.IterableDataset):
-        def __iter__(self):
-            return iter(A)
-
-    assert np.array_equal(gathered("x", Items())[0], A)
-
-
 def frame_of(rows, text=True):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(rows, columns=["x", "y", "z"])

@@ -95,17 +95,3 @@ def test_fssd_of_one_row_pair_by_hand():
     found = fssd(x, [-x], np.zeros((1, 1)), Gaussian(1.0))
     # Pairs (1,−1), (1,1), (−1,1): the mean of −4/e, 4/e, −4/e.
     assert found.values[0] == pytest.approx(-4.0 / np.e / 3.0, rel=1e-14)
-
-
-@pytest.mark.parametrize("dependence", ["independent", "paired"])
-def test_reading_in_parts_changes_nothing(dependence, rng, monkeypatch):
-    reference, points = rng.normal(size=(500, 3)), rng.normal(size=(4, 3))
-    samples = [rng.normal(size=(500, 3)) + 0.2 * i for i in range(3)]
-    scores = [-reference, 1.0 - reference]
-    whole = ume(reference, samples, points, Gaussian(1.0), dependence), fssd(reference, scores, points, Gaussian(1.0))
-    monkeypatch.setattr(at, "CHUNK_NUMBERS", 1)
-    assert len(list(at.Chunked(reference).parts())) == 8
-    parts = ume(reference, samples, points, Gaussian(1.0), dependence), fssd(reference, scores, points, Gaussian(1.0))
-    for a, b in zip(whole, parts, strict=True):
-        np.testing.assert_allclose(a.values, b.values, rtol=1e-11, atol=1e-15)
-        np.testing.assert_allclose(a.psi.reference, b.psi.reference, rtol=1e-9, atol=1e-14)

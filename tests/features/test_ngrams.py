@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from refusals import refused
 
-import relfit
 from relfit.features.base import load
 
 utils = pytest.importorskip("sklearn.utils", reason="scikit-learn is not installed")
@@ -37,16 +36,3 @@ def test_an_empty_text_and_spaces():
 def test_it_has_no_weights_and_no_device():
     refused(lambda: load("char-ngrams", weights="x"), "'char-ngrams'", "has no weights")
     refused(lambda: load("char-ngrams", device="cuda"), "'char-ngrams'", "runs on the CPU")
-
-
-def test_another_spelling_is_found():
-    """A model that writes British instead of American endings, the words being the same otherwise."""
-    rng = np.random.default_rng(0)
-    stems = np.array(["col", "fav", "hon", "lab", "neighb", "harb", "rum", "vap"])
-
-    def texts(ending):
-        return [" ".join(f"{stem}{ending}" for stem in rng.choice(stems, 6)) for _ in range(60)]
-
-    network = load("char-ngrams")
-    person, same, other = (network.features(texts(ending)) for ending in ("or", "or", "our"))
-    assert relfit.compare(person, {"same": same, "other": other}, rng=0).worse.tolist() == [False, True]

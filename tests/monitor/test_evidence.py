@@ -76,29 +76,6 @@ def test_products_in_plain_loops(models):
     assert max(out) > 0
 
 
-def test_the_peer_on_the_same_bets(monkeypatch):
-    """confseq's betting martingale, for losses moved from [−1, 1] to [0, 1]: bets of twice the size."""
-    # confseq 0.0.11 asks for a name that NumPy 2 dropped.
-    monkeypatch.setattr(np, "float_", np.float64, raising=False)
-    betting = pytest.importorskip("confseq.betting")
-    rng = np.random.default_rng(0)
-    losses = rng.random((200, 2)) * [1.0, 0.8]
-    x = (losses[:, 0] - losses[:, 1] + 1.0) / 2.0
-    for shift in (0.0, 0.1, -0.2):
-        martingales = [
-            betting.betting_mart(
-                x,
-                (1.0 + shift) / 2.0,
-                lambdas_fn_positive=lambda x, m, bet=2.0 * bet / (1.0 + bet * shift): np.full(len(x), bet),
-                theta=1.0,
-                trunc_scale=1.0,
-            )[-1]
-            for bet in BETS
-        ]
-        ours = log_e_pairs(evidence_of(losses), BETS, shift)[0, 1]
-        assert math.exp(ours) == pytest.approx(np.mean(martingales), rel=1e-9)
-
-
 @pytest.mark.parametrize("cuts", [[1, 2, 3], [CHUNK], [100, 101], []])
 def test_how_many_items_are_given_at_once_does_not_matter(cuts):
     losses = np.random.default_rng(0).random((200, 3)) * [1.0, 0.7, 0.9]

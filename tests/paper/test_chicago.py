@@ -170,39 +170,6 @@ def test_log_densities_are_normalised(fitted):
         assert total == pytest.approx(1.0, abs=0.02), name
 
 
-def test_scores_are_gradients_of_the_log_densities(fitted):
-    models, test = fitted
-    step = 1e-6
-    for name, model in models.items():
-        found = chicago.scores(model, test[:50])
-        for k, axis in enumerate(np.eye(2)):
-            ends = [chicago.log_density(model, test[:50] + sign * step * axis) for sign in (1.0, -1.0)]
-            # A kink of a ReLU network may lie between the two ends at a few points.
-            off = np.abs((ends[0] - ends[1]) / (2.0 * step) - found[:, k])
-            assert np.median(off) < 1e-6, name
-
-
-def test_a_flow_is_trained_once_and_a_damaged_file_is_trained_again(tmp_path, monkeypatch):
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("zuko")
-    rows = np.random.default_rng(0).normal(size=(200, 2))
-    recipe = chicago.Flow(1, 2, 1e-2, hidden=8, epochs=3)
-    first = chicago.trained("flow", recipe, rows, tmp_path, silent).state_dict()
-    (path,) = tmp_path.glob("flow-*.pt")
-    assert all(isinstance(value, torch.Tensor) for value in torch.load(path, weights_only=True).values())
-    train, said = chicago.train, []
-    monkeypatch.setattr(chicago, "train", lambda *_: pytest.fail("a trained flow was trained again"))
-    again = chicago.trained("flow", recipe, rows, tmp_path, said.append).state_dict()
-    assert all(torch.equal(first[key], again[key]) for key in first)
-    monkeypatch.setattr(chicago, "train", train)
-    path.write_bytes(path.read_bytes()[:100])
-    trained_again = chicago.trained("flow", recipe, rows, tmp_path, said.append).state_dict()
-    assert "training it again" in said[0]
-    assert all(torch.equal(first[key], trained_again[key]) for key in first)  # the seed decides
-    chicago.trained("flow", recipe, rows + 1.0, tmp_path, silent)
-    assert len(list(tmp_path.glob("flow-*.pt"))) == 2
-
-
 # --- the experiment
 
 

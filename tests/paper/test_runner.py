@@ -154,19 +154,6 @@ def test_a_failed_trial_is_named_and_the_others_are_kept(store, monkeypatch):
 # --- interruption
 
 
-def test_interrupt_keeps_finished_trials_and_says_how_to_resume(store, capsys):
-    def interrupt(done, total):
-        if done >= 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_trials(store, "e", SETTINGS, 5, value, executor=Inline(), progress=interrupt, window=1)
-    assert "same command resumes" in capsys.readouterr().err
-    stored = len(set(store.by_seed("e", SETTINGS[0]))) + len(set(store.by_seed("e", SETTINGS[1])))
-    assert 3 <= stored < 10
-    assert len(run_trials(store, "e", SETTINGS, 5, value, executor=Inline())[1]) == 5
-
-
 def start(tmp_path, name):
     """The script in a process group of its own, working on NAME.sqlite, its trials logged in NAME/."""
     log = tmp_path / name

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import relfit
-from relfit.paper.runner import STORE, Store, canonical_json
+from relfit.paper.runner import Store, canonical_json
 from relfit.util.errors import InputError
 
 SETTING = {"n": 50, "test": "relpsi"}
@@ -62,14 +62,6 @@ def test_put_done_results(path):
         assert list(store.by_seed("e", SETTING)) == [0, 7, 12]
 
 
-def test_a_second_put_changes_nothing(path):
-    with Store(path) as store:
-        store.put_many("e", SETTING, [(0, {"p": 1})])
-        store.put_many("e", SETTING, [(0, {"p": 2})])
-        store.put_many("e", SETTING, [(0, {"p": 3}), (1, {"p": 4})])
-        assert store.results("e", SETTING) == [{"p": 1}, {"p": 4}]
-
-
 def test_a_batch_is_all_or_nothing(path):
     def interrupted():
         yield 0, {"p": 1}
@@ -109,33 +101,6 @@ def test_kill_9_loses_nothing_and_resumption_repeats_nothing(path, tmp_path):
 
 
 # --- refusals
-
-
-def refusal(path):
-    with pytest.raises(InputError) as caught:
-        Store(path)
-    message = str(caught.value)
-    assert "\n" not in message
-    assert path.name in message
-    return message
-
-
-def test_foreign_database_is_refused_and_left_alone(path):
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE trials (a)")
-    connection.close()
-    before = path.read_bytes()
-    assert "another program" in refusal(path)
-    assert path.read_bytes() == before
-    assert [p.name for p in path.parent.iterdir()] == [path.name]
-
-
-def test_other_schema_is_refused(path):
-    with sqlite3.connect(path) as connection:
-        connection.execute(f"PRAGMA application_id = {STORE.application}")
-        connection.execute("PRAGMA user_version = 99")
-    connection.close()
-    assert "schema 99" in refusal(path)
 
 
 @pytest.mark.parametrize("value", [{"x": float("inf")}, {"x": object()}, {"x": {1, 2}}, {1: 2, "a": 3}, [1], None])

@@ -42,6 +42,8 @@ def test_two_models_are_the_one_sided_z_test():
     assert decision.best == 0
     assert decision.worse.tolist() == [False, True]
     assert decision.beaten_by == (None, 0)
+    near = [decide([0.0, norm.isf(p)], 0.5 * np.eye(2)).worse[1] for p in (0.0499, 0.0501)]
+    assert near == [True, False]
 
 
 def test_two_models_with_a_margin():

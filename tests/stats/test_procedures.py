@@ -187,10 +187,18 @@ def test_automatic_correction_follows_the_sign_condition():
     negative = np.array([[2.0, 1.1, -0.5], [1.1, 1.0, 0.0], [-0.5, 0.0, 2.0]])
     assert sign_condition(positive, 0)
     assert not sign_condition(negative, 1)
+    # Differences with covariances of 1 and -.01: a small one counts too.
+    assert not sign_condition(np.array([[0.0, 0.0, 0.0], [0.0, 1.0, -0.01], [0.0, -0.01, 1.0]]), 0)
     assert RelMulti.resolved_correction("auto", positive, 0) == "bh"
     assert RelMulti.resolved_correction("auto", negative, 1) == "by"
     assert RelMulti.resolved_correction("by", np.eye(2), 0) == "none"
     assert [RelPSI.resolved_correction(name, positive, 0) for name in ("auto", "holm")] == ["by", "holm"]
+
+
+def test_a_gap_that_is_no_tie_is_tested():
+    """With V = I a gap of 1e-8 standard errors is still a gap; only below 1e-9 does rounding decide."""
+    for gap, words in ((1e-8, ()), (1e-9, ("tie",))):
+        assert RelPSI().decide(joint([0.0, gap], np.eye(2)), Criteria(ALPHA)).status == (words, words)
 
 
 def test_decide_refuses_relmulti_and_single_models():

@@ -61,15 +61,6 @@ def test_rates_by_hand():
     assert row["error"] == row["FPR"]
 
 
-def test_copies_are_compared_seed_by_seed():
-    """Without a copy P10 is found twice of two, with it once: change of TPR −½; P2 becomes worse once: 1/18."""
-    plain = [{"relpsi": ["P10"]}, {"relpsi": ["P10"]}]
-    copied = [{"relpsi": ["P2"]}, {"relpsi": ["P10", "copy"]}]
-    (row,) = order.copy_rows(small("copy"), plain, copied, ["relpsi"])
-    assert row["change of TPR"][0] == -0.5
-    assert row["change of FPR of the others"][0] == pytest.approx(1 / 18)
-
-
 def test_twice_the_median_pvalue():
     """Five carvings from one generator: p_(3) · 5/3 of the five p-values, 1 for the model selected most often."""
     joint = JointEstimate(("a", "b", "c"), [0.0, 0.4, 2.0], np.eye(3))

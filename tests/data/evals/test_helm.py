@@ -86,13 +86,6 @@ def test_questions_that_differ_are_named(tmp_path):
     assert "item 'id1' of 'mmlu:subject=anatomy,method=joint' is not the same question" in refusal(tmp_path)
 
 
-@pytest.mark.parametrize("contents", ["3", '{"a": 1}', '[3, {"id": 4}, {"id": "id1", "input": [1]}]', "null"])
-def test_questions_of_another_kind_are_not_used(tmp_path, contents):
-    path = write_run(tmp_path, "gpt2", [instance("id1", 1.0)])
-    (path / "instances.json").write_text(contents)
-    assert not read_evals(tmp_path).prompts.any()
-
-
 def test_adapters_that_differ_are_doubts(tmp_path):
     for model, shots, temperature in (("gpt2", 0, 0.0), ("gpt3", 5, 1.0)):
         path = write_run(tmp_path, model, [instance("id1", 1.0)])
