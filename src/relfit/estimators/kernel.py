@@ -13,6 +13,7 @@ import numpy as np
 from relfit.compute.rows import parts
 from relfit.data.load import Data
 from relfit.estimators.base import EstimateSettings, Kind, sample_name, samples_of
+from relfit.estimators.pairkernel import row_products, squared_distances
 from relfit.kernels.base import Kernel, median_distance
 from relfit.kernels.choice import Collection, Select
 from relfit.kernels.composite import MultiScale, Tilted
@@ -106,8 +107,8 @@ def fine_structure(rows: Any, length: float) -> float | None:
         return None
     some = np.asarray(host(rows[:: -(-len(rows) // _NEIGHBOURS)]), dtype=np.float64) / length
     some = some - np.median(some, axis=0)
-    norms = np.einsum("ij,ij->i", some, some)
-    squares = norms[:, None] + norms - 2.0 * (some @ some.T)
+    norms = row_products(some, some)
+    squares = squared_distances(some, some, 1.0)
     different = squares > _EQUAL * np.maximum(norms[:, None], norms)
     close = different & (squares <= _CLOSE**2)
     near = different & (squares <= _WIDE_AGAIN**2)

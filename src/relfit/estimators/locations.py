@@ -21,7 +21,7 @@ from relfit.data.models import scores_of, stored_scores
 from relfit.estimators.base import Complete, Dependence, Estimates, EstimateSettings, Locations, sample_name, samples_of
 from relfit.estimators.groups import row_orders, take
 from relfit.estimators.kernel import MOST_HELD, centre_of, separation
-from relfit.estimators.pairkernel import PairKernel, squared_distances
+from relfit.estimators.pairkernel import PairKernel, row_products, squared_distances
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import JointEstimate, Psi, centred
 from relfit.util.arrays import Array, Rows, host
@@ -218,7 +218,7 @@ class FeatureSample:
         out = np.empty((len(self.rows), directions.shape[1]))
         for part in self.rows.parts():
             tau = self.features(part)
-            out[part] = tau @ directions - np.einsum("ij,ij->i", tau, tau)[:, None] / (len(self.rows) - 1)
+            out[part] = tau @ directions - row_products(tau, tau)[:, None] / (len(self.rows) - 1)
         return out
 
 
@@ -257,9 +257,9 @@ class _SteinPart:
         columns = []
         for s, total in zip(self.scores, totals, strict=True):
             along = self.phi * (s @ total.T)
-            along += self.slope * (self.rows @ total.T - np.einsum("ij,ij->i", self.points, total))
-            across = np.einsum("ij,ij->i", s, self.rows)[:, None] - s @ self.points.T
-            along -= self.phi**2 * np.einsum("ij,ij->i", s, s)[:, None]
+            along += self.slope * (self.rows @ total.T - row_products(self.points, total))
+            across = row_products(s, self.rows)[:, None] - s @ self.points.T
+            along -= self.phi**2 * row_products(s, s)[:, None]
             along -= self.slope * (2.0 * self.phi * across + self.slope * self.r2)
             columns.append(along.sum(axis=1))
         return np.stack(columns, axis=1)

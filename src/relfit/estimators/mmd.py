@@ -110,6 +110,11 @@ def complete(
     )
 
 
+def squared_mmd(sample: Array, reference: Array, kernel: Kernel) -> float:
+    """The unbiased MMD² of one sample."""
+    return float(complete(reference, [sample], kernel, "independent", Runtime()).values[0])
+
+
 class _Moments(NamedTuple):
     """Of a kernel matrix: its rows and columns, Σk², Σk, and the sums of squares of its row and of its column sums."""
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import wasserstein_distance
 
 from relfit.data.encode import Column, Encoding
-from relfit.estimators.pairkernel import PairKernel
+from relfit.estimators.mmd import squared_mmd
 from relfit.kernels.base import Kernel
 from relfit.report.recall import MOST_COLUMNS, Moments, PanelData
 from relfit.report.witness import pictured
@@ -153,25 +153,16 @@ def column_shares(
     repeats = max(1, min(_PERMUTATIONS, _MATRICES // (models * len(slices))))
     pooled = np.concatenate([x, r])
     rng = np.random.default_rng(0)
-    whole = _mmd(pooled, len(x), kernel)
+    whole = squared_mmd(x, r, kernel)
     shares = []
     for at in slices:
         dealt = []
         for _ in range(repeats):
             changed = pooled.copy()
             changed[:, at] = pooled[rng.permutation(len(pooled)), at]
-            dealt.append(_mmd(changed, len(x), kernel))
+            dealt.append(squared_mmd(changed[: len(x)], changed[len(x) :], kernel))
         shares.append(float(np.clip(1.0 - np.mean(dealt) / whole, 0.0, 1.0)) if whole > 0.0 else 0.0)
     return shares
-
-
-def _mmd(pooled: Array, m: int, kernel: Kernel) -> float:
-    """The unbiased MMD² between the first m rows and the others."""
-    values = PairKernel(kernel).values(pooled, pooled)
-    np.fill_diagonal(values, 0.0)
-    n = len(pooled) - m
-    within = values[:m, :m].sum() / (m * (m - 1)) + values[m:, m:].sum() / (n * (n - 1))
-    return float(within - 2.0 * values[:m, m:].mean())
 
 
 def _levels(cells: Array) -> Array:
