@@ -242,22 +242,25 @@ def column_notes(data: Data, kernel: Kernel) -> tuple[str, ...]:
     if kernel.variable != "r2" or data.reference.shape[1] < 2:
         return ()
     samples = list(samples_of(data).values())
-    some = [_evenly_spaced(rows) for rows in samples]
-    unit = float(abs(some[0]).max()) or 1.0
+    unit = float(abs(_evenly_spaced(samples[0])).max()) or 1.0
+
+    def some() -> Iterator[Any]:
+        """Some rows of every sample in turn: those of all would take much memory."""
+        return (_evenly_spaced(rows) / unit for rows in samples)
+
     with np.errstate(over="ignore", invalid="ignore"):  # columns 1e154 times as large as the unit say nothing
-        some = [rows / unit for rows in some]
-        variance = host(library(some[0]).stack([((rows - rows.mean(axis=0)) ** 2).mean(axis=0) for rows in some]))
+        variances = [((rows - rows.mean(axis=0)) ** 2).mean(axis=0) for rows in some()]
+        variance = host(library(samples[0]).stack(variances))
     variance = variance.mean(axis=0)
     first = int(np.argmax(variance))
     total = float(variance.sum())
     fraction = float(variance[first]) / total if 0.0 < total < math.inf else 0.0
     if fraction <= OUTWEIGHS:
         return ()
-    some = [host(rows) for rows in some]
-    if np.any([rows.min(axis=0) < rows.max(axis=0) for rows in some], axis=0).sum() < 2:
-        return ()
     with np.errstate(over="ignore", invalid="ignore"):
-        between = np.mean([np.subtract(*np.quantile(rows, (0.75, 0.25), axis=0)) ** 2 for rows in some], axis=0)
+        if np.any([rows.min(axis=0) < rows.max(axis=0) for rows in map(host, some())], axis=0).sum() < 2:
+            return ()
+        between = np.mean([_quartile_range(rows) ** 2 for rows in map(host, some())], axis=0)
     if not between[first] > OUTWEIGHS * between.sum():
         return ()
     name = f"column {first} (counted from 0)" if data.encoding is None else repr(data.encoding.labels[first])
@@ -267,6 +270,11 @@ def column_notes(data: Data, kernel: Kernel) -> tuple[str, ...]:
     share = f"{math.floor(1000.0 * fraction) / 10.0:g}%"
     effect = "of the variance, so the other columns barely affect the kernel"
     return (f"{name} holds {share} {effect}; if the units differ, {advice}",)
+
+
+def _quartile_range(rows: Array) -> Array:
+    low, high = np.quantile(rows, (0.25, 0.75), axis=0)
+    return np.asarray(high - low)
 
 
 def _evenly_spaced(rows: Any) -> Any:
