@@ -254,7 +254,7 @@ def _revived(forms: Mapping[str, Form], data: Mapping[str, Any]) -> dict[str, An
         if name not in data:
             continue
         value = data[name]
-        if not form.check(value):
+        if form.refuses(value):
             raise ValueError(f"{name}: expected {form.expected}, got {reprlib.repr(value)}")
         found[name] = None if value is None else form.read(value)
     return found

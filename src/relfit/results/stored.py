@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from relfit.stats.tests import TESTS
 from relfit.util.text import is_text
 
 Check = Callable[[Any], bool]
+T = TypeVar("T", bound="Form")
 _LONGEST_WORD = 200
 
 
@@ -41,11 +42,22 @@ class Form:
         expected: what a file must have here, in words.
         check: whether a value from a file is that.
         read: the value in a result; None stays None.
+        optional: whether there may be none.
     """
 
     expected: str
     check: Check = _is_anything
     read: Callable[[Any], Any] = _as_it_is
+    optional: bool = False
+
+    def refuses(self, value: Any) -> bool:
+        """Whether a file cannot have this value."""
+        return not (value is None and self.optional) and not self.check(value)
+
+
+def maybe(form: T) -> T:
+    """The same, or nothing."""
+    return replace(form, expected=f"{form.expected} or null", optional=True)
 
 
 @dataclass(frozen=True)
@@ -56,7 +68,6 @@ class Numbers(Form):
         shape: one number a model, a matrix of "pairs", two "limits" a model, or "rows" of any number.
         low, high: the range.
         infinite: True if ±∞ can be among them; "impossible" where they are for impossible models alone.
-        optional: True if there may be none.
     """
 
     expected: str = "numbers"
@@ -65,7 +76,6 @@ class Numbers(Form):
     low: float = -math.inf
     high: float = math.inf
     infinite: bool | Literal["impossible"] = False
-    optional: bool = False
 
 
 def kept(
@@ -112,7 +122,7 @@ def _is_flag(value: Any) -> bool:
     return isinstance(value, bool | np.bool_)
 
 
-def _maybe(check: Check) -> Check:
+def _or_none(check: Check) -> Check:
     return lambda value: value is None or check(value)
 
 
@@ -126,11 +136,7 @@ def _table(check: Check) -> Check:
 
 def _are_digests(value: Any) -> bool:
     parts = isinstance(value, Mapping) and set(value) <= {"reference", "models"}
-    return parts and _maybe(_is_word)(value.get("reference")) and _table(_maybe(_is_word))(value.get("models", {}))
-
-
-def _are_flags(value: Any) -> bool:
-    return isinstance(value, np.ndarray) or _each(_is_flag)(value)
+    return parts and _or_none(_is_word)(value.get("reference")) and _table(_or_none(_is_word))(value.get("models", {}))
 
 
 def _words_of(value: Any) -> tuple[tuple[str, ...], ...]:
@@ -143,40 +149,40 @@ def _flags(value: Any) -> Any:
 
 NAME = Form("a name", is_text)
 NAMES = Form("different names", lambda value: _each(is_text)(value) and 0 < len(value) == len(set(value)), tuple)
-NAMES_OR_NULL = Form("names or null", _maybe(_each(_maybe(is_text))), tuple)
+NAMES_OR_NULL = maybe(Form("names", _each(_or_none(is_text)), tuple))
 NAMES_BY_NAME = Form("names by name", _table(is_text))
 TEXTS = Form("texts", _each(is_text), tuple)
-MAYBE_TEXTS = Form("texts or null", _maybe(_each(is_text)), tuple)
-MAYBE_TEXT = Form("a text or null", _maybe(is_text))
+MAYBE_TEXTS = maybe(TEXTS)
+MAYBE_TEXT = maybe(Form("a text", is_text))
 WORD = Form("a word", _is_word)
-MAYBE_WORD = Form("a word or null", _maybe(_is_word))
+MAYBE_WORD = maybe(WORD)
 WORD_LISTS = Form("lists of words", _each(_each(is_text)), _words_of)
 TEST = Form(f"one of {', '.join(TESTS)}", lambda value: isinstance(value, str) and value in TESTS)
 INDEX = Form("a whole number", _is_count)
-MAYBE_COUNT = Form("a whole number or null", _maybe(_is_count))
-MAYBE_COUNTS = Form("whole numbers or null", _maybe(_each(_is_count)), tuple)
+MAYBE_COUNT = maybe(INDEX)
+MAYBE_COUNTS = maybe(Form("whole numbers", _each(_is_count), tuple))
 COUNTS_BY_NAME = Form("whole numbers by name", _table(_is_count))
-MAYBE_COUNTS_BY_NAME = Form("whole numbers by name, or null", _maybe(_table(_is_count)))
-FRACTION = Form("a number from 0 to 1", _is_number(0.0, 1.0))
-MAYBE_FRACTION = Form("a number from 0 to 1, or null", _maybe(_is_number(0.0, 1.0)))
-NOT_NEGATIVE = Form("a number of at least 0", _is_number(0.0, 1e300))
-MAYBE_NOT_NEGATIVE = Form("a number of at least 0, or null", _maybe(_is_number(0.0, 1e300)))
-POSITIVE = Form("a number above 0", _is_number(math.ulp(0.0), math.inf))
+MAYBE_COUNTS_BY_NAME = maybe(COUNTS_BY_NAME)
 NUMBER = Form("a number")
+FRACTION = Form("a number from 0 to 1", _is_number(0.0, 1.0))
+MAYBE_FRACTION = maybe(FRACTION)
+NOT_NEGATIVE = Form("a number of at least 0", _is_number(0.0, 1e300))
+MAYBE_NOT_NEGATIVE = maybe(NOT_NEGATIVE)
+POSITIVE = Form("a number above 0", _is_number(math.ulp(0.0), math.inf))
 FLAG = Form("true or false", _is_flag)
 VERSIONS_BY_NAME = Form("versions by name", _table(_is_word))
-DIGESTS = Form("digests", _maybe(_are_digests))
-KERNEL = Form("a kernel or null", read=kernel_from_dict)
-ENCODING = Form("an encoding or null", read=Encoding.from_dict)
-FLAGS = Numbers("true or false for each", _are_flags, _flags)
-MAYBE_FLAGS = Numbers("true or false for each, or null", _maybe(_each(_is_flag)), _flags, optional=True)
-FLAG_LIST = Form("true or false for each, or null", _maybe(_each(_is_flag)), tuple)
-VALUES = Numbers(optional=True)
+DIGESTS = maybe(Form("digests", _are_digests))
+KERNEL = maybe(Form("a kernel", read=kernel_from_dict))
+ENCODING = maybe(Form("an encoding", read=Encoding.from_dict))
+FLAG_LIST = maybe(Form("true or false for each", _each(_is_flag), tuple))
+FLAGS = Numbers("true or false for each", _each(_is_flag), _flags)
+MAYBE_FLAGS = maybe(FLAGS)
+VALUES = maybe(Numbers())
 ESTIMATED = Numbers(infinite="impossible")
 ERRORS = Numbers(low=0.0)
 PVALUES = Numbers(low=0.0, high=1.0)
 LOG_PVALUES = Numbers(high=0.0, infinite=True)
 MATRIX = Numbers(shape="pairs")
-MAYBE_MATRIX = Numbers(shape="pairs", optional=True)
-LIMITS = Numbers(shape="limits", infinite=True, optional=True)
-ROWS = Numbers(shape="rows", optional=True)
+MAYBE_MATRIX = maybe(MATRIX)
+LIMITS = maybe(Numbers(shape="limits", infinite=True))
+ROWS = maybe(Numbers(shape="rows"))
