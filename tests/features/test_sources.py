@@ -62,11 +62,11 @@ def test_a_folder_of_texts_is_one_text_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("line", "parts"),
     [
-        ('{"text": "a"', ["line 2", "one JSON object per line"]),
-        ("[1]", ["line 2", "field 'text'", "a list"]),
+        ('{"text": "a"', ["line 2", "expected JSON"]),
+        ("[1]", ["line 2", "a JSON object", "a list"]),
         ('{"text": 3}', ["line 2", "expected text", "int"]),
         ('{"text": "\\ud800"}', ["line 2", "half a character"]),
-        ("[" * 100_000, ["line 2", "one JSON object per line"]),
+        ("[" * 100_000, ["line 2", "expected JSON"]),
     ],
 )
 def test_bad_json_lines_are_named(tmp_path, line, parts):

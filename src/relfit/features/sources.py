@@ -6,7 +6,6 @@ Any of these files may be broken or hostile.
 from __future__ import annotations
 
 import io
-import json
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from relfit.data.files.base import check_plain
+from relfit.data.files.json import json_lines
 from relfit.features.base import Kind, library
 from relfit.util.errors import InputError
 from relfit.util.files import IMAGE_FORMATS, MOST_PIXELS, note_read
@@ -123,25 +123,19 @@ def _in_file(path: Path, kind: Kind, field: str) -> list[Item]:
     ending = path.suffix.lower()
     if ending not in (".txt", ".jsonl"):
         raise InputError(f"{path}: expected a folder of .txt files, a .txt or a .jsonl file")
+    if ending == ".jsonl":
+        rows = json_lines(path)
+        return [Item(f"{path.name}:{number}", _field(f"{path}, line {number}", row, field)) for number, row in rows]
     check_plain(path)
     lines = enumerate(_text(str(path), path.read_bytes()).replace("\r\n", "\n").split("\n"), 1)
-    return [
-        Item(f"{path.name}:{number}", line.strip() if ending == ".txt" else _field(path, number, line, field))
-        for number, line in lines
-        if line.strip()
-    ]
+    return [Item(f"{path.name}:{number}", line.strip()) for number, line in lines if line.strip()]
 
 
-def _field(path: Path, number: int, line: str, field: str) -> str:
-    where = f"{path}, line {number}"
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: expected one JSON object per line ({str(error)[:80]})") from None
-    if not isinstance(value, dict) or field not in value:
-        came = ", ".join(list(value)[:8]) if isinstance(value, dict) else f"a {type(value).__name__}"
+def _field(where: str, row: dict[str, Any], field: str) -> str:
+    if field not in row:
+        came = ", ".join(list(row)[:8])
         raise InputError(f"{where}: expected an object with the field {field!r}, got {came or 'none'}; use --field")
-    text = value[field]
+    text = row[field]
     if not isinstance(text, str):
         raise InputError(f"{where}: expected text in the field {field!r}, got {type(text).__name__}")
     if not is_text(text):

@@ -36,7 +36,8 @@ def _read(path: Path, wanted: Wanted) -> Iterator[Log]:
     configs = _configs(path)
     # By model and task, then by result: a sample may be scored in several ways.
     runs: dict[tuple[str, str], dict[str, list[Any]]] = {}
-    for where, line in json_lines(path):
+    for number, line in json_lines(path):
+        where = f"{path}, line {number}"
         task, result = text_of(where, line, "evaluation_name"), line.get("evaluation_result_id")
         if wanted.takes(task):
             key = result if is_text(result) else task

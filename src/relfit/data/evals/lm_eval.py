@@ -42,7 +42,8 @@ def _read(path: Path, wanted: Wanted) -> Iterator[Log]:
     target, metric = wanted.filter, ""
     numbers: list[str] = []
     scores: dict[str, list[Scored]] = {}
-    for where, line in json_lines(path):
+    for number, line in json_lines(path):
+        where = f"{path}, line {number}"
         filter = text_of(where, line, "filter")
         target = target or filter
         held = scores.setdefault(filter, [])

@@ -23,8 +23,8 @@ def read_json(path: Path) -> Any:
         return _parsed(str(path), path.read_bytes())
 
 
-def json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects of a file with one object on each line, with the place of each for messages."""
+def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a file with one object on each line, with the number of its line."""
     check_plain(path)
     with reading(path), open(path, "rb") as stream:
         number = 0
@@ -38,7 +38,7 @@ def json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 value = _parsed(where, line)
                 if not isinstance(value, dict):
                     raise InputError(f"{where}: expected a JSON object, got {kind_of(value)}")
-                yield where, value
+                yield number, value
 
 
 def _parsed(where: str, data: bytes) -> Any:
