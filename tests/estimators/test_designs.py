@@ -133,16 +133,6 @@ def test_every_row_is_fetched_once(n, monkeypatch):
         np.testing.assert_array_equal(rows, np.arange(start, start + len(rows)) % n)
 
 
-def test_threads_change_no_bit(rng, monkeypatch):
-    h = random_table(rng, 2, 300)
-    serial = designs.incomplete(table_source(h), 20, RUNTIME)
-    monkeypatch.setattr("relfit.compute.schedulers.SERIAL_PAIRS", 1)
-    monkeypatch.setattr(designs, "SLICE_ROWS", 32)
-    one, three = (designs.incomplete(table_source(h), 20, Runtime(threads=k)) for k in (1, 3))
-    np.testing.assert_array_equal(one.covariance, three.covariance)
-    np.testing.assert_allclose(three.values, serial.values, rtol=1e-13)
-
-
 def test_positive_part_keeps_what_is_positive_and_maps_with_the_estimates(rng):
     """L A₊ Lᵀ: a linear map of the estimates, scales of 1e±6 included, maps the result; a covariance stays."""
     a, b, c = rng.normal(size=(3, 4, 6))

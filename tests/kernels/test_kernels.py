@@ -26,7 +26,6 @@ KERNELS = [
 ]
 SMOOTH = [kernel for kernel in KERNELS if kernel.smooth]
 R2 = np.array([0.0, 1e-8, 0.3, 1.0, 7.0, 60.0])
-WEIGHTS = ("phi", "dphi", "r2ddphi")
 
 
 @pytest.mark.parametrize("kernel", SMOOTH, ids=str)
@@ -57,14 +56,6 @@ def test_short_forms_of_phi_are_phi(kernel):
     if kernel.power is not None:
         peak, offset, slope, exponent = kernel.power
         np.testing.assert_allclose(peak * (offset + slope * R2) ** exponent, kernel.phi(R2), rtol=1e-14)
-
-
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
-def test_arrays_of_torch_give_the_same_values(kernel):
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    which = WEIGHTS if kernel.smooth else WEIGHTS[:1]
-    for tensor, array in zip(kernel.weights(torch.from_numpy(R2), which), kernel.weights(R2, which), strict=True):
-        np.testing.assert_allclose(tensor.numpy(), array, rtol=1e-13)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)

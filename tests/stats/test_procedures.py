@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 from trials import pvalues, trials, worse
 
-from relfit.api import decide
 from relfit.stats.decision import adjust, sign_condition
 from relfit.stats.joint import JointEstimate
 from relfit.stats.pairs import fixed_relpsi, relative_z
@@ -18,7 +17,6 @@ from relfit.stats.tests.base import Criteria
 from relfit.stats.tests.relmulti import RelMulti
 from relfit.stats.tests.relpsi import RelPSI
 from relfit.stats.truncnorm import selective_threshold
-from relfit.util.errors import InputError
 
 
 def joint(values, covariance, names=None):
@@ -199,10 +197,3 @@ def test_a_gap_that_is_no_tie_is_tested():
     """With V = I a gap of 1e-8 standard errors is still a gap; only below 1e-9 does rounding decide."""
     for gap, words in ((1e-8, ()), (1e-9, ("tie",))):
         assert RelPSI().decide(joint([0.0, gap], np.eye(2)), Criteria(ALPHA)).status == (words, words)
-
-
-def test_decide_refuses_relmulti_and_single_models():
-    with pytest.raises(InputError, match="split"):
-        decide(joint([0.0, 1.0], np.eye(2)), test="relmulti")
-    with pytest.raises(InputError, match="at least 2"):
-        decide(joint([0.0], np.eye(1)))
