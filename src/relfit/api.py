@@ -13,7 +13,6 @@ from relfit.checks import Compared, Estimated, Findings, run_checks, run_pair_ch
 from relfit.checks.robustness import pair_findings, with_scores_kept
 from relfit.compute.reduce import PATCH_ROWS
 from relfit.data.arrays import as_rows
-from relfit.data.likelihoods import INSTEAD
 from relfit.data.load import Data, check_pair_names
 from relfit.data.models import Density, at_level
 from relfit.data.presets import PRESETS, apply_preset, as_preset
@@ -237,8 +236,10 @@ def estimate(reference: Any, models: Any, **options: Unpack[Options]) -> JointEs
                 "is infinite and no estimate can hold it; leave it out"
             )
         joint = _estimated(_ready(plan))
-        notes = (*joint.notes, plan.data.instead) if plan.data.instead else joint.notes
-        return replace(joint, measure=plan.measure, notes=notes)
+        # What the values are, where that is not what one would expect.
+        instead = (plan.data.instead,) if plan.data.instead else ()
+        notes, leading = (*joint.notes, *instead), (*joint.leading, *instead)
+        return replace(joint, measure=plan.measure, notes=notes, leading=leading)
 
 
 def _estimated(plan: Plan) -> JointEstimate:
@@ -436,7 +437,7 @@ def plan(
     joint, closed = planning.pilot.joint, planning.in_closed_form
     names = joint.names
     more = [f"differences are in units of {joint.unit:.3g}"] if joint.unit != 1.0 else []
-    more += [note for note in joint.notes if note.endswith(INSTEAD)]
+    more += joint.leading
     if correction == "stepdown":
         more.append('correction="stepdown" was planned as Holm, which finds a little less')
     return SizePlan(
