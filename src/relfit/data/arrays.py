@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 
 from relfit.compute.memory import Budget, in_words
 from relfit.compute.rows import PART_NUMBERS, is_mapped, parts, spilled
-from relfit.data.columns import computed, frame_array
 from relfit.data.files import FileRows, as_file, find_file, read_rows
 from relfit.data.files.base import column_positions, reading
 from relfit.data.files.tensors import is_tensor, tensor_array
 from relfit.data.models import Sample
-from relfit.data.tables import Table
+from relfit.data.tables import Table, computed, frame_array
 from relfit.util.arrays import Array, extremes, host, numeric_rows, rounds_coarsely, two_dimensional
 from relfit.util.errors import InputError
 from relfit.util.libraries import is_instance, loaded

@@ -21,7 +21,6 @@ from relfit.compute.rows import parts
 from relfit.data.adapters import adapt
 from relfit.data.arrays import as_rows, checked_rows, device_of, resident_rows, spilled_rows
 from relfit.data.batches import gathered
-from relfit.data.columns import frame_columns, frame_names
 from relfit.data.encode import (
     Encode,
     Encoding,
@@ -50,7 +49,7 @@ from relfit.data.models import Density, OutsideSupport, Sample, naming, score_co
 from relfit.data.overlap import fingerprint, fingerprints, reordered_copies, rows_in_common, sample_copies
 from relfit.data.posteriors import with_draws
 from relfit.data.samplers import DEFAULT_ROWS, columns_drawn, recognised_models
-from relfit.data.tables import Table, drop_option, read_table, table_of
+from relfit.data.tables import Table, drop_option, frame_columns, frame_names, read_table, table_of
 from relfit.data.whiten import density_encoding, encoded_density
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError, way
