@@ -14,7 +14,7 @@ from relfit.checks.base import Compared, Estimated, Findings
 from relfit.data.models import Density
 from relfit.estimators.pairkernel import PairKernel
 from relfit.kernels.choice import Collection
-from relfit.util.arrays import Array, Mask, host
+from relfit.util.arrays import Array, Mask, Rows, host
 from relfit.util.text import listed
 
 # Draws that are examined for lost modes, of each model and of all other models together.
@@ -246,7 +246,8 @@ def separated_clusters(x: Array) -> tuple[float, float] | None:
     Returns the fraction of the rows on the smaller side, and the gap in units of the usual step between neighbours.
 
     Gaps are edges of the minimum spanning tree, which joins every row to the others by the shortest steps; a gap is
-    wide from four times the 90% point of all its edges.
+    wide from four times the 90% point of all its edges, and of those on the smaller side: rows of a tail are far from
+    each other, too.
 
     >>> rng = np.random.default_rng(0)
     >>> separated_clusters(rng.normal(size=(300, 2))) is None
@@ -259,7 +260,7 @@ def separated_clusters(x: Array) -> tuple[float, float] | None:
     if len(x) < 2:
         return None
     some = np.asarray(host(x[:: -(-len(x) // _CLUSTER_ROWS)]), dtype=np.float64)
-    steps, sizes = _spanning_tree(cdist(some, some))
+    steps, order, beyond = _spanning_tree(cdist(some, some))
     step = float(np.quantile(steps, _USUAL_STEP))
     if step <= np.finfo(float).tiny:
         # Most rows are repeated: steps between them say nothing.
@@ -267,14 +268,20 @@ def separated_clusters(x: Array) -> tuple[float, float] | None:
     for k in np.argsort(-steps, kind="stable")[:_TRIED]:
         if steps[k] < _WIDE * step:
             return None
-        small = min(sizes[k], len(some) - sizes[k]) / len(some)
-        if small >= _SMALLEST_CLUSTER:
+        side = beyond[k] if 2 * beyond[k].sum() <= len(some) else ~beyond[k]
+        small = side.mean()
+        within = np.delete(steps, k)[side[np.delete(order, k)]]
+        of_a_tail = within.size > 0 and steps[k] < _WIDE * np.quantile(within, _USUAL_STEP)
+        if small >= _SMALLEST_CLUSTER and not of_a_tail:
             return float(small), float(steps[k]) / step
     return None
 
 
-def _spanning_tree(distances: Array) -> tuple[Array, Array]:
-    """The edges of the minimum spanning tree: their lengths, and the number of rows beyond each (Prim's algorithm)."""
+def _spanning_tree(distances: Array) -> tuple[Array, Rows, Mask]:
+    """The edges of the minimum spanning tree (Prim's algorithm).
+
+    Returns their lengths, the row that each leads to, and for each a mask of the rows beyond it.
+    """
     count = len(distances)
     nearest = distances[0].copy()
     nearest[0] = np.inf
@@ -292,10 +299,10 @@ def _spanning_tree(distances: Array) -> tuple[Array, Array]:
         parent[closer & ~taken] = new
         np.minimum(nearest, distances[new], out=nearest)
         nearest[taken] = np.inf
-    sizes = np.ones(count)
+    beyond = np.eye(count, dtype=bool)
     for new in order[::-1]:
-        sizes[parent[new]] += sizes[new]
-    return lengths, sizes[order]
+        beyond[parent[new]] |= beyond[new]
+    return lengths, order, beyond[order]
 
 
 def check_symmetry(estimated: Estimated) -> Findings:
