@@ -559,3 +559,13 @@ def test_more_rows_are_needed_for_smaller_gaps_and_curves_rise(made):
         assert needed[1] > needed[2] > needed[3] >= 20
     assert (np.diff(made.curves, axis=2) >= 0).all()
     assert (np.diff(made.sizes) > 0).all()
+
+
+def test_the_noise_of_carving_has_the_covariance_that_is_given(squared, rng):
+    joint = squared[0]
+    law = estimate_law(joint, 100)
+    _, covariances = law.drawn(joint.values[None], 50, rng.standard_normal((2, 1, 3)))
+    scaled, constant = law.noise(rng.standard_normal((2, 200_000, 3)), 50)
+    given = _dense(covariances)[0]
+    noise = covariances.scale * scaled + constant
+    np.testing.assert_allclose(np.cov(noise.T), given, rtol=0.03, atol=0.01 * given.max())
