@@ -9,7 +9,11 @@ import numpy as np
 
 from relfit.monitor.result import MonitorResult, counted_items, show_log_evalue
 from relfit.report.gate import Gate, ask_gate, doubtful
+from relfit.results.words import about
 from relfit.util.text import quoted
+
+# Larger numbers of items than this are no advice.
+MOST_ITEMS = 1_000_000
 
 
 def judge_monitor(
@@ -40,6 +44,7 @@ def judge_monitor(
         beater = others[int(np.argmax(result.lower[own, others]))]
         low = float(result.lower[own, beater])
         high = float(result.upper[own, beater])
+        growth = _growth_of_limits(low, high, margin)
         worse = low > margin
         shown = bool((result.upper[own, others] <= margin).all())
         evidence = f"{100.0 * (1.0 - result.alpha):g}% limits {low:.3g} to {high:.3g}"
@@ -47,13 +52,42 @@ def judge_monitor(
         worse = bool(result.worse[own])
         shown = result.confidence_set == (name,)
         evidence = f"e-value {show_log_evalue(result.log_peak[own])}, level {result.alpha:g}"
+        growth = _growth_of_evidence(float(result.log_peak[own]), result.alpha)
         since = f" since item {result.out_after[own]}"
     else:
         (other,) = others
         level = math.log(1.0 / result.alpha)
         worse = bool(result.log_pair_evalue[own, other] >= level)
         shown = bool(result.log_pair_evalue[other, own] >= level)
+        either = max(result.log_pair_evalue[own, other], result.log_pair_evalue[other, own])
+        growth = _growth_of_evidence(float(either), result.alpha)
         evidence = f"e-value {show_log_evalue(result.log_pair_evalue[own, other])}, level {result.alpha:g}"
     whom = quoted(against) if against is not None else "another model" if worse else "any other model"
     after = f"{',' if margin else ''} after {counted_items(result.items)}"
-    return asked.answered(worse, shown, whom, evidence=f"{since} ({evidence})", otherwise=after)
+    return asked.answered(
+        worse,
+        shown,
+        whom,
+        evidence=f"{since} ({evidence})",
+        otherwise=after,
+        more=lambda: _more_items(result.items, growth),
+    )
+
+
+def _growth_of_evidence(log_evalue: float, alpha: float) -> float:
+    """How many times as many items an e-value of 1/α takes, if its logarithm grows as it has so far."""
+    return math.log(1.0 / alpha) / log_evalue if log_evalue > 0.0 else math.inf
+
+
+def _growth_of_limits(low: float, high: float, margin: float) -> float:
+    """How many times as many items limits without the margin take, if their distance shrinks like 1/√n."""
+    gap = abs((low + high) / 2.0 - margin)
+    return ((high - low) / (2.0 * gap)) ** 2 if gap > 0.0 else math.inf
+
+
+def _more_items(items: int, growth: float) -> str:
+    """A clause about the number of items that would decide; none where nothing points to a decision."""
+    more = items * (growth - 1.0)
+    if not 1.0 <= more <= MOST_ITEMS:
+        return ""
+    return f"at this rate about {about(more)} more items would decide"
