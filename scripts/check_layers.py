@@ -24,7 +24,7 @@ import grimp
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "relfit"
 MOST_ENTRIES = 16
-LONGEST_LINE = 140
+LONGEST_LINE = 100
 PICTURE = ROOT / "docs" / "images" / "layers.svg"
 # What each package is for, as the picture says it.
 PACKAGES = {

@@ -3,7 +3,9 @@
 >>> import numpy as np, relfit
 >>> rng = np.random.default_rng(0)
 >>> data = rng.normal(size=(300, 2))
->>> result = relfit.compare(data, {"good": rng.normal(size=(300, 2)), "off": rng.normal(1, 1, (300, 2))}, rng=0)
+>>> result = relfit.compare(
+...     data, {"good": rng.normal(size=(300, 2)), "off": rng.normal(1, 1, (300, 2))}, rng=0
+... )
 >>> result.best, result.worse.tolist()
 ('good', [False, True])
 """
@@ -17,7 +19,8 @@ from relfit.util.attached import attach_from
 
 TYPE_CHECKING = False
 
-# Where each public name is defined. It is imported when it is first used, so that `import relfit` is quick.
+# Where each public name is defined. It is imported when it is first used, so that `import
+# relfit` is quick.
 _HOMES = {
     "relfit.api": (
         "NoisedComparison",

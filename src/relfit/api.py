@@ -1,4 +1,6 @@
-"""The public functions: load → resolve → split if the test asks for it → estimate → decide → result."""
+"""The public functions: load → resolve → split if the test asks for it → estimate → decide →
+result.
+"""
 
 from __future__ import annotations
 
@@ -44,16 +46,16 @@ from relfit.util.random import Seed, make_seed, stream
 
 
 @shows_options()
-def compare(reference: Any, models: Any, *more: Any, **options: Unpack[Options]) -> Comparison:  # noqa: D417
+def compare(reference: Any, models: Any, *more: Any, **options: Unpack[Options]) -> Comparison:
     """Decide which models are worse than the best one, for these data.
 
-    Args:
-        reference: the data, an array (n, d), a file, a folder of Parquet files or batches of rows; or a `Density` that
-            samples are compared with.
-        models: mapping of name to model, or a sequence (files are named after themselves, others m1, m2, …). A model
-            is an array (m, d), a file, batches of rows (a generator of arrays or frames, a DataLoader; with
-            `Compute(memory=...)` no more than a batch is held), a `Density`, a `Sampler` or an object of another
-            library that an adapter knows; all samples (MMD) or all densities (KSD).
+    Args: reference: the data, an array (n, d), a file, a folder of Parquet files or batches
+        of rows; or a `Density` that samples are compared with.
+        models: mapping of name to model, or a sequence (files are named after themselves,
+            others m1, m2, …). A model is an array (m, d), a file, batches of rows (a
+            generator of arrays or frames, a DataLoader; with `Compute(memory=...)` no more
+            than a batch is held), a `Density`, a `Sampler` or an object of another library
+            that an adapter knows; all samples (MMD) or all densities (KSD).
         OPTIONS
 
     Returns:
@@ -62,25 +64,32 @@ def compare(reference: Any, models: Any, *more: Any, **options: Unpack[Options])
     >>> rng = np.random.default_rng(1)
     >>> data = rng.normal(size=(200, 2))
     >>> shifts = {"exact": 0.0, "slightly off": 0.1, "far off": 1.5}
-    >>> result = compare(data, {k: rng.normal(s, 1, (200, 2)) for k, s in shifts.items()}, rng=0)
+    >>> result = compare(
+    ...     data, {k: rng.normal(s, 1, (200, 2)) for k, s in shifts.items()}, rng=0
+    ... )
     >>> [row["name"] for row in result.rows() if row["worse"]]
     ['far off']
     """
     if more:
         raise TypeError(
-            f"compare: expected the reference and all models together, got {2 + len(more)} positional arguments; write "
+            f"compare: expected the reference and all models together, got {2 + len(more)} "
+            f"positional arguments; write "
             'relfit.compare(reference, {"a": a, "b": b})'
         )
     return compare_with_data(reference, models, **options)[0]
 
 
-def compare_with_data(reference: Any, models: Any, **options: Unpack[Options]) -> tuple[Comparison, Data | None]:
+def compare_with_data(
+    reference: Any, models: Any, **options: Unpack[Options]
+) -> tuple[Comparison, Data | None]:
     """What `compare` returns, and the data that it loaded."""
     several = options.get("discrepancy")
     if isinstance(several, list | tuple):
         return _by_each(reference, models, several, options)
     settings = Settings.of("compare", options)
-    test, selection, selecting = settings.test, None, None
+    test = settings.test
+    selection = None
+    selecting = None
     with resolved(reference, models, settings, "comparing") as plan:
         given = plan.data
         if test.split is not None:
@@ -93,10 +102,15 @@ def compare_with_data(reference: Any, models: Any, **options: Unpack[Options]) -
         data = plan.data
         if isinstance(plan.estimate.kernel, Collection):
             kernels = plan.estimate.kernel.kernels
-            joints = [joint_estimate(plan.data, replace(plan.estimate, kernel=kernel)) for kernel in kernels]
+            joints = [
+                joint_estimate(plan.data, replace(plan.estimate, kernel=kernel))
+                for kernel in kernels
+            ]
             # The law with both parts is that of one kernel.
             joints = [replace(joint, close=None) for joint in joints]
-            joint, decision = test.decide_under_all(joints, [each.describe() for each in kernels], settings.criteria)
+            joint, decision = test.decide_under_all(
+                joints, [each.describe() for each in kernels], settings.criteria
+            )
             known = [each.yardstick for each in joints if each.yardstick is not None]
             joint = replace(joint, yardstick=float(np.mean(known)) if known else None)
         else:
@@ -105,7 +119,18 @@ def compare_with_data(reference: Any, models: Any, **options: Unpack[Options]) -
             check_scale(joint, settings.margin)
             decision = test.decide(joint, settings.criteria, selection)
         asked = settings.discrepancy_name
-        compared = Compared(plan, joint, given, decision, test, settings.criteria, selection, selecting, data, asked)
+        compared = Compared(
+            plan,
+            joint,
+            given,
+            decision,
+            test,
+            settings.criteria,
+            selection,
+            selecting,
+            data,
+            asked,
+        )
         found = run_checks(compared)
     notes = (*plan.notes, *estimate_notes(joint, plan.estimate), *decision.notes, *found.notes)
     joint = replace(joint, measure=plan.measure, doubts=(*joint.doubts, *found.doubts))
@@ -126,12 +151,19 @@ def compare_with_data(reference: Any, models: Any, **options: Unpack[Options]) -
     return result, plan.loaded
 
 
-def _by_each(reference: Any, models: Any, several: Sequence[Any], options: Options) -> tuple[Comparison, Data | None]:
-    """The comparison by the first discrepancy, with those by the others in `also`; each is tested by itself."""
+def _by_each(
+    reference: Any, models: Any, several: Sequence[Any], options: Options
+) -> tuple[Comparison, Data | None]:
+    """The comparison by the first discrepancy, with those by the others in `also`; each is
+    tested by itself.
+    """
     if not several:
         raise InputError("discrepancy: expected at least one, got an empty list")
     if options.get("margin"):
-        raise InputError("margin: is in the units of one discrepancy, got several; compare by each of them alone")
+        raise InputError(
+            "margin: is in the units of one discrepancy, got several; compare by "
+            "each of them alone"
+        )
     results: list[Comparison] = []
     data: list[Data | None] = []
     seed = make_seed(options.get("rng"))
@@ -141,20 +173,28 @@ def _by_each(reference: Any, models: Any, several: Sequence[Any], options: Optio
             chosen |= {"kernel": None, "estimator": "complete"}
         result, loaded = compare_with_data(reference, models, **chosen)
         if result.measure in [other.measure for other in results]:
-            raise InputError(f"discrepancy: expected different ones, got {result.measure!r} twice; leave one out")
+            raise InputError(
+                f"discrepancy: expected different ones, got {result.measure!r} "
+                f"twice; leave one out"
+            )
         results.append(result)
         data.append(loaded)
     return replace(results[0], also=tuple(results[1:])), data[0]
 
 
 def _split(plan: Plan, fraction: float) -> tuple[Plan, Plan]:
-    """The plan for a fraction of the rows, which selects the best model and the kernel, and the plan for the rest."""
+    """The plan for a fraction of the rows, which selects the best model and the kernel, and
+    the plan for the rest.
+    """
     data = plan.data
     if plan.at_locations is not None:
-        data, locations = without_used_rows(data, choose_locations(data, plan.at_locations, plan.estimate))
+        data, locations = without_used_rows(
+            data, choose_locations(data, plan.at_locations, plan.estimate)
+        )
         plan = plan.estimated_with(locations=locations)
     first, second = (
-        replace(plan, data=rows, estimate=estimate) for rows, estimate in split_rows(data, plan.estimate, fraction)
+        replace(plan, data=rows, estimate=estimate)
+        for rows, estimate in split_rows(data, plan.estimate, fraction)
     )
     plan.kind.check_rows(first.data, first.estimate, selection=True, part="selecting rows, ")
     plan.kind.check_rows(second.data, second.estimate, part="testing rows, ")
@@ -166,27 +206,46 @@ def _split(plan: Plan, fraction: float) -> tuple[Plan, Plan]:
 
 
 def _ready(plan: Plan) -> Plan:
-    """The plan for the rows that are left once the kernel and the locations have been chosen, if they are to be."""
-    data, estimate = plan.data, plan.estimate
+    """The plan for the rows that are left once the kernel and the locations have been
+    chosen, if they are to be.
+    """
+    data = plan.data
+    estimate = plan.estimate
     if plan.select is not None:
-        held, data = split(data, plan.select.fraction, estimate.dependence, estimate.seed, "kernel", most=MOST_HELD)
-        plan.kind.check_rows(held, replace(estimate, estimator=Complete()), part="rows held out for the kernel, ")
+        held, data = split(
+            data,
+            plan.select.fraction,
+            estimate.dependence,
+            estimate.seed,
+            "kernel",
+            most=MOST_HELD,
+        )
+        plan.kind.check_rows(
+            held, replace(estimate, estimator=Complete()), part="rows held out for the kernel, "
+        )
         plan.kind.check_rows(data, estimate, part="rows left for the test, ")
-        kernel, note = _chosen_kernel(replace(plan, data=held), "that were held out from the test")
+        kernel, note = _chosen_kernel(
+            replace(plan, data=held), "that were held out from the test"
+        )
         plan = replace(plan.estimated_with(kernel=kernel), data=data, notes=(note, *plan.notes))
     if plan.at_locations is not None:
-        plan = plan.estimated_with(locations=choose_locations(data, plan.at_locations, plan.estimate))
+        plan = plan.estimated_with(
+            locations=choose_locations(data, plan.at_locations, plan.estimate)
+        )
     plan.kind.check_rows(data, plan.estimate)
     return plan
 
 
 def _chosen_kernel(plan: Plan, which: str) -> tuple[Kernel, str]:
     """The candidate that tells the models apart best on these rows, and a note about it."""
-    data, estimator = plan.data, plan.estimate.estimator
+    data = plan.data
+    estimator = plan.estimate.estimator
     complete = estimator if isinstance(estimator, Complete) else Complete()
     estimate = replace(plan.estimate, estimator=complete, locations=None)
     # A target density has no rows.
-    sizes = sorted({len(rows) for rows in (data.reference, *data.samples.values()) if len(rows)})
+    sizes = sorted(
+        {len(rows) for rows in (data.reference, *data.samples.values()) if len(rows)}
+    )
     count = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
     rows = f"{count} rows{' of each sample' if data.samples else ''} {which}"
     return choose_kernel(data, estimate, plan.candidates, joint_estimate, rows)
@@ -194,7 +253,8 @@ def _chosen_kernel(plan: Plan, which: str) -> tuple[Kernel, str]:
 
 def _method(plan: Plan, settings: Settings) -> dict[str, Any]:
     """How models are compared, as every result records it."""
-    estimate, estimator = plan.estimate, plan.estimate.estimator
+    estimate = plan.estimate
+    estimator = plan.estimate.estimator
     return {
         "kernel": None if plan.data.likelihood else estimate.kernel,
         "bandwidth_rule": plan.bandwidth_rule or None,
@@ -208,7 +268,8 @@ def _method(plan: Plan, settings: Settings) -> dict[str, Any]:
 
 def _provenance(plan: Plan, settings: Settings) -> Provenance:
     """What a result was made from."""
-    data, runtime = plan.data, plan.estimate.runtime
+    data = plan.data
+    runtime = plan.estimate.runtime
     digests = {name: data.digests.get(name) for name in data.names}
     return Provenance(
         seed=settings.seed,
@@ -224,7 +285,8 @@ def _provenance(plan: Plan, settings: Settings) -> Provenance:
 
 @shows_options(without=NO_TEST)
 def estimate(reference: Any, models: Any, **options: Unpack[Options]) -> JointEstimate:
-    """The discrepancies of the models and their joint covariance, without a test. One model is enough.
+    """The discrepancies of the models and their joint covariance, without a test. One model
+    is enough.
 
     Arguments as in `compare`.
     """
@@ -232,13 +294,15 @@ def estimate(reference: Any, models: Any, **options: Unpack[Options]) -> JointEs
     with resolved(reference, models, settings, "estimating", fewest_models=1) as plan:
         for name, count in plan.data.impossible.items():
             raise InputError(
-                f"model {name!r}: has density 0 at {count} of {len(plan.data.reference)} rows, so that its mean -log p "
+                f"model {name!r}: has density 0 at {count} of {len(plan.data.reference)} "
+                f"rows, so that its mean -log p "
                 "is infinite and no estimate can hold it; leave it out"
             )
         joint = _estimated(_ready(plan))
         # What the values are, where that is not what one would expect.
         instead = (plan.data.instead,) if plan.data.instead else ()
-        notes, leading = (*joint.notes, *instead), (*joint.leading, *instead)
+        notes = (*joint.notes, *instead)
+        leading = (*joint.leading, *instead)
         return replace(joint, measure=plan.measure, notes=notes, leading=leading)
 
 
@@ -263,22 +327,28 @@ def decide(
 ) -> Comparison:
     """Decide from any joint estimate: names, values (smaller is better) and their covariance.
 
-    `test` is "best-set" (also "auto"), "relpsi" or "carve"; the first and last draw random numbers from `rng`. With a
-    `margin` δ the question is which models are worse by more than δ, and which are equivalent within δ. It is on the
-    scale of the scores: of an estimate in a `unit`, values and the result's margin are divided by that unit.
+    `test` is "best-set" (also "auto"), "relpsi" or "carve"; the first and last draw random
+    numbers from `rng`. With a `margin` δ the question is which models are worse by more than
+    δ, and which are equivalent within δ. It is on the scale of the scores: of an estimate in
+    a `unit`, values and the result's margin are divided by that unit.
 
     >>> joint = JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]])
     >>> decide(joint).worse.tolist()
     [False, True]
     """
     if not isinstance(joint_estimate, JointEstimate):
-        raise InputError(f"joint_estimate: expected a JointEstimate, got {type(joint_estimate).__name__}")
+        raise InputError(
+            f"joint_estimate: expected a JointEstimate, got {type(joint_estimate).__name__}"
+        )
     if len(joint_estimate.names) < 2:
         raise InputError("joint_estimate: expected at least 2 models, got 1")
-    settings = Settings(test=test, alpha=alpha, correction=correction, margin=margin, rng=rng)  # type: ignore[arg-type]
+    options: dict[str, Any] = {"test": test, "correction": correction, "rng": rng}
+    settings = Settings(alpha=alpha, margin=margin, **options)
     test = settings.test
     if test.split is not None:
-        raise InputError(f'test="{test.name}": needs the data to split; use compare(), or another test here')
+        raise InputError(
+            f'test="{test.name}": needs the data to split; use compare(), or another test here'
+        )
     joint = test.prepared(joint_estimate)
     if settings.margin:
         settings = replace(settings, margin=settings.margin / joint.unit)
@@ -288,7 +358,9 @@ def decide(
     # A test without random numbers needs no seed to be repeated.
     seed = None if rng is None and not test.draws else settings.seed
     provenance = Provenance(seed=seed)
-    return comparison(joint, decision, test, settings.criteria, warnings=notes, provenance=provenance)
+    return comparison(
+        joint, decision, test, settings.criteria, warnings=notes, provenance=provenance
+    )
 
 
 @with_score_options
@@ -308,15 +380,23 @@ def compare_losses(
 ) -> Comparison:
     """Decide which models are worse than the best one, from their scores on the same items.
 
-    `losses` is what `relfit.scores` returned or reads, with its options: an array (items × models), a mapping, a data
-    frame or a file, wide or long, or what `relfit.read_evals` returned. `higher_is_better` is needed unless the name
-    of the column `score` or an evaluation log tells the direction ("accuracy", "val_loss"). A gate raises an error if
-    a model lacks more than the fraction `max_missing` of the items. `relfit.from_losses` describes `dependence` and
-    `lags`. The rest is as in `decide`; `correction` is "stepdown" for the best set unless another one is given: with
-    probability 1 − alpha no model is declared worse that is truly among the best.
+    `losses` is what `relfit.scores` returned or reads, with its options: an array (items ×
+    models), a mapping, a data frame or a file, wide or long, or what `relfit.read_evals`
+    returned. `higher_is_better` is needed unless the name of the column `score` or an
+    evaluation log tells the direction ("accuracy", "val_loss"). A gate raises an error if a
+    model lacks more than the fraction `max_missing` of the items. `relfit.from_losses`
+    describes `dependence` and `lags`. The rest is as in `decide`; `correction` is "stepdown"
+    for the best set unless another one is given: with probability 1 − alpha no model is
+    declared worse that is truly among the best.
 
-    >>> rows = {"item": [*range(30)] * 2, "model": ["old"] * 30 + ["new"] * 30, "right": [0, 1] * 15 + [1] * 30}
-    >>> result = compare_losses(rows, item="item", model="model", score="right", higher_is_better=True, rng=0)
+    >>> rows = {
+    ...     "item": [*range(30)] * 2,
+    ...     "model": ["old"] * 30 + ["new"] * 30,
+    ...     "right": [0, 1] * 15 + [1] * 30,
+    ... }
+    >>> result = compare_losses(
+    ...     rows, item="item", model="model", score="right", higher_is_better=True, rng=0
+    ... )
     >>> [(row["name"], row["discrepancy"], row["verdict"]) for row in result.rows()]
     [('new', 1.0, 'best of the sample'), ('old', 0.5, 'clearly worse')]
     """
@@ -326,25 +406,36 @@ def compare_losses(
     read = scores(losses, names=names, **options).common(max_missing)
     read.larger_is_better()
     joint = from_losses(read, dependence=dependence, lags=lags)
-    result = decide(joint, test=test, alpha=alpha, correction=correction, margin=margin, rng=rng)
+    result = decide(
+        joint, test=test, alpha=alpha, correction=correction, margin=margin, rng=rng
+    )
     return result.changed(inputs={"reference": read.digest(), "models": {}})
 
 
 @shows_options(without=("correction",))
 def compare_pair(
-    reference: Any, a: Any, b: Any, *, names: Sequence[str] = ("a", "b"), **options: Unpack[Options]
+    reference: Any,
+    a: Any,
+    b: Any,
+    *,
+    names: Sequence[str] = ("a", "b"),
+    **options: Unpack[Options],
 ) -> PairComparison:
-    """Test the fixed hypothesis "a is no worse than b": RelMMD for samples, RelKSD for densities.
+    """Test the fixed hypothesis "a is no worse than b": RelMMD for samples, RelKSD for
+    densities.
 
-    By default the test is that of the best set with two models. ``test="z"`` is the published z test, and
-    ``test="relpsi"`` conditions on which of the two looks better, as the paper's first experiment does. With a `margin`
-    δ the hypothesis is D_a ≤ D_b + δ. Other arguments as in `compare`.
+    By default the test is that of the best set with two models. ``test="z"`` is the
+    published z test, and ``test="relpsi"`` conditions on which of the two looks better, as
+    the paper's first experiment does. With a `margin` δ the hypothesis is D_a ≤ D_b + δ.
+    Other arguments as in `compare`.
     """
     test = options.pop("test", "auto")
     # A test, or its class, has the name.
     decided, name = PAIR_TESTS[as_choice("test", getattr(test, "name", test), PAIR_TESTS)]
     names = check_pair_names(names)
-    settings = Settings.of("compare_pair", options, without=("test", "correction"), also=("names", "test"))
+    settings = Settings.of(
+        "compare_pair", options, without=("test", "correction"), also=("names", "test")
+    )
     with resolved(reference, {names[0]: a, names[1]: b}, settings, "comparing") as plan:
         given = plan.data
         plan = _ready(plan)
@@ -356,14 +447,17 @@ def compare_pair(
         def is_worse(near: JointEstimate) -> bool:
             every = prepared(_of_names(near, plan))
             return bool(
-                decided(every, settings.alpha, settings.margin, settings.seed).log_pvalue <= math.log(settings.alpha)
+                decided(every, settings.alpha, settings.margin, settings.seed).log_pvalue
+                <= math.log(settings.alpha)
             )
 
         found = Findings()
         if not impossible:
             found = run_pair_checks(Estimated(plan, joint, given))
             if not settings.margin:
-                found = together([found, pair_findings(plan, kept.data, is_worse(joint), is_worse)])
+                found = together(
+                    [found, pair_findings(plan, kept.data, is_worse(joint), is_worse)]
+                )
     joint = prepared(joint)
     check_scale(joint, settings.margin)
     if impossible:
@@ -372,13 +466,27 @@ def compare_pair(
     else:
         decision = decided(joint, settings.alpha, settings.margin, settings.seed)
         values = joint.values.tolist()
-    method = {**_method(plan, settings), **({} if joint.close is None else {"variance": "second-order"})}
+    method = {
+        **_method(plan, settings),
+        **({} if joint.close is None else {"variance": "second-order"}),
+    }
     return PairComparison(
         names=(names[0], names[1]),
-        estimate=replace(joint, measure=plan.measure, doubts=(*joint.doubts, *found.doubts), psi=None, close=None),
+        estimate=replace(
+            joint,
+            measure=plan.measure,
+            doubts=(*joint.doubts, *found.doubts),
+            psi=None,
+            close=None,
+        ),
         decision=decision,
         discrepancy=(values[0], values[1]),
-        method=Method(alpha=settings.alpha, margin=settings.margin, test=name.format(measure=plan.measure), **method),
+        method=Method(
+            alpha=settings.alpha,
+            margin=settings.margin,
+            test=name.format(measure=plan.measure),
+            **method,
+        ),
         provenance=_provenance(plan, settings),
         warnings=(*plan.notes, *estimate_notes(joint, plan.estimate), *found.notes),
         **found.fields,
@@ -397,36 +505,38 @@ def plan(
     rng: Seed = None,
     progress: Any = None,
 ) -> SizePlan:
-    """How many rows each test needs to find each model worse than the best, with the requested power.
+    """How many rows each test needs to find each model worse than the best, with the
+    requested power.
 
-    The pilot's D is taken for the truth and estimates are N(D, V n₀/n) with n rows, n₀ being the rows of the pilot's
-    smallest sample (all samples grow in proportion). Two models have closed forms then; more are simulated with common
-    random numbers. For complete estimates of MMD and KSD the part of V that shrinks like 1/n² is known too: any number
-    of models is then simulated as squared lengths (`relfit.stats.power`).
+    The pilot's D is taken for the truth and estimates are N(D, V n₀/n) with n rows, n₀ being
+    the rows of the pilot's smallest sample (all samples grow in proportion). Two models have
+    closed forms then; more are simulated with common random numbers. For complete estimates
+    of MMD and KSD the part of V that shrinks like 1/n² is known too: any number of models is
+    then simulated as squared lengths (`relfit.stats.power`).
 
-    A pilot's gaps are uncertain: every number of rows comes with its range, from the gap moved by one standard error
-    up and down (16% and 84% points), the other models staying where they are. A gap of less than one standard error
-    promises nothing, and the range says "more than". The smallest of several noisy D is too small on average, so
-    gaps to it are too large where several models are nearly tied: lean towards the upper end.
+    A pilot's gaps are uncertain: every number of rows comes with its range, from the gap
+    moved by one standard error up and down (16% and 84% points), the other models staying
+    where they are. A gap of less than one standard error promises nothing, and the range
+    says "more than". The smallest of several noisy D is too small on average, so gaps to it
+    are too large where several models are nearly tied: lean towards the upper end.
 
-    Args:
-        pilot: a JointEstimate with its sizes, from `relfit.estimate` or `relfit.from_losses`; a `Comparison`, whose
-            distinct models' estimates it is; `Scores`, of which it is the means; or `relfit.Assumed` gaps.
-        power: the probability, to be reached, that a model is declared worse.
-        alpha: the level of the tests.
-        tests: names of tests, or values such as `RelMulti(select_fraction=0.5)`; the default test unless given.
-        n: the rows for the reverse question, the power and the detectable gap with n rows; the pilot's if not given.
-        correction: of the p-values, as in `relfit.compare`.
-        trials: simulated trials per number of rows.
-        rng: seed or Generator.
-        progress: as in `relfit.compare`.
+    Args: pilot: a JointEstimate with its sizes, from `relfit.estimate` or
+        `relfit.from_losses`; a `Comparison`, whose distinct models' estimates it is;
+        `Scores`, of which it is the means; or `relfit.Assumed` gaps.
+        power: the probability, to be reached, that a model is declared worse. alpha: the
+        level of the tests. tests: names of tests, or values such as
+        `RelMulti(select_fraction=0.5)`; the default test unless given. n: the rows for the
+        reverse question, the power and the detectable gap with n rows; the pilot's if not
+        given. correction: of the p-values, as in `relfit.compare`. trials: simulated trials
+        per number of rows. rng: seed or Generator. progress: as in `relfit.compare`.
 
     >>> made = plan(Assumed(0.01, standard_error=0.01, n=500))
     >>> made.needed("m1", "best-set")  # 500 · 2 · (1.6449 + 0.8416)²
     6183
     """
     planning = _planning(pilot, power, alpha, tests, n, correction, trials)
-    seed, sizes = make_seed(rng), planning.sizes()
+    seed = make_seed(rng)
+    sizes = planning.sizes()
     with reporting(progress, "planning") as update:
         outcomes = planning.forecasts(sizes, seed, update)
     curves = np.stack([curve for _, curve in outcomes])
@@ -434,7 +544,8 @@ def plan(
     settled = (curves > 0.995).all(axis=(0, 1))
     shown = int(np.argmax(settled)) + 1 if settled.any() else curves.shape[2]
     forecasts = tuple(cells[c] for c in range(len(planning.models)) for cells, _ in outcomes)
-    joint, closed = planning.pilot.joint, planning.in_closed_form
+    joint = planning.pilot.joint
+    closed = planning.in_closed_form
     names = joint.names
     more = [f"differences are in units of {joint.unit:.3g}"] if joint.unit != 1.0 else []
     more += joint.leading
@@ -446,7 +557,9 @@ def plan(
         target_power=planning.power,
         alpha=planning.alpha,
         tests=tuple(test.name for test in planning.tests),
-        select_fraction=next((test.split for test in planning.tests if test.split is not None), 0.25),
+        select_fraction=next(
+            (test.split for test in planning.tests if test.split is not None), 0.25
+        ),
         corrections=planning.corrections,
         n=planning.n,
         pilot_n=planning.pilot.rows,
@@ -465,56 +578,83 @@ def plan(
     )
 
 
-def _planning(pilot: Any, power: Any, alpha: Any, tests: Any, n: Any, correction: str | None, trials: Any) -> Planning:
+def _planning(
+    pilot: Any, power: Any, alpha: Any, tests: Any, n: Any, correction: str | None, trials: Any
+) -> Planning:
     """What is to be planned, checked."""
     linear = isinstance(pilot, Comparison) and pilot.estimator == Linear.name
     if isinstance(pilot, Comparison):
         if pilot.margin:
-            raise InputError(f"pilot: expected a comparison without a margin, got a margin of {pilot.margin:g}")
+            raise InputError(
+                f"pilot: expected a comparison without a margin, got a margin of "
+                f"{pilot.margin:g}"
+            )
         pilot = pilot.pilot()
     elif isinstance(pilot, Scores):
         pilot.larger_is_better()
         pilot = from_losses(pilot)
-    start, alpha = as_pilot(pilot, linear=linear), check_alpha(alpha)
-    listed = (tests,) if isinstance(tests, str | Test) or not np.iterable(tests) else tuple(tests)
+    start = as_pilot(pilot, linear=linear)
+    alpha = check_alpha(alpha)
+    listed = (
+        (tests,) if isinstance(tests, str | Test) or not np.iterable(tests) else tuple(tests)
+    )
     if not listed:
         raise InputError(f"tests: expected some of {', '.join(TESTS)}, got none")
     chosen = tuple(dict.fromkeys(as_test(test, "tests") for test in listed))
     names = [test.name for test in chosen]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"tests: expected each test once, got {twice} twice; make a plan for each of them")
+        raise InputError(
+            f"tests: expected each test once, got {twice} twice; make a plan for each of them"
+        )
     if correction is not None:
         check_choice("correction", correction, CORRECTIONS)
-    corrections = [test.default_correction if correction is None else correction for test in chosen]
-    # What steps down needs the joint law of all statistics, which simulated trials do not share.
+    corrections = [
+        test.default_correction if correction is None else correction for test in chosen
+    ]
+    # What steps down needs the joint law of all statistics, which simulated trials do not
+    # share.
     corrections = ["holm" if name == "stepdown" else name for name in corrections]
     corrections = [
-        test.auto_correction if name == "auto" else name for name, test in zip(corrections, chosen, strict=True)
+        test.auto_correction if name == "auto" else name
+        for name, test in zip(corrections, chosen, strict=True)
     ]
     design = Linear if start.linear else Complete
-    fewest = tuple(_fewest_rows(test, design.fewest_rows, design.fewest_selection_rows) for test in chosen)
-    rows = max(start.rows, *fewest) if n is None else check_whole("n", n, max(fewest), "what these tests need")
+    fewest = tuple(
+        _fewest_rows(test, design.fewest_rows, design.fewest_selection_rows) for test in chosen
+    )
+    rows = (
+        max(start.rows, *fewest)
+        if n is None
+        else check_whole("n", n, max(fewest), "what these tests need")
+    )
     check_whole("trials", trials, FEWEST_TRIALS, "fewer give no usable power")
     power = check_power(power, alpha)
     return Planning(start, power, alpha, chosen, tuple(corrections), fewest, rows, int(trials))
 
 
 def _fewest_rows(test: Test, tested: int, selected: int) -> int:
-    """The fewest rows with which a test runs; one that splits the rows needs enough in both parts."""
+    """The fewest rows with which a test runs; one that splits the rows needs enough in both
+    parts.
+    """
     if test.split is None:
         return tested
-    return max(math.ceil(tested / (1.0 - test.split) - 1e-9), math.ceil(selected / test.split - 1e-9))
+    return max(
+        math.ceil(tested / (1.0 - test.split) - 1e-9), math.ceil(selected / test.split - 1e-9)
+    )
 
 
 def published(preset: str, reference: Any, models: Any) -> JointEstimate:
-    """The numbers that papers print, for comparison with them: "kid" or "cmmd" of features (n, d).
+    """The numbers that papers print, for comparison with them: "kid" or "cmmd" of features
+    (n, d).
 
-    "kid" is the unbiased estimate itself, over all rows at once (one subset of all rows, for those who average over
-    subsets). "cmmd" is 1000 times the V-statistic, the biased estimate that keeps the pairs of a row with itself:
-    ``1000 (mean_{c,c'} k(x_c,x_c') + mean_{a,b} k(r_a,r_b) − 2 mean_{c,a} k(x_c,r_a))``.
-    The covariance is that of the unbiased estimate, times 1000² for CMMD: the bias is nearly constant, so it is right
-    for both. Test with `compare(preset=...)`, on the unbiased values, which alone compare samples of unequal sizes.
+    "kid" is the unbiased estimate itself, over all rows at once (one subset of all rows, for
+    those who average over subsets). "cmmd" is 1000 times the V-statistic, the biased
+    estimate that keeps the pairs of a row with itself: ``1000 (mean_{c,c'} k(x_c,x_c') +
+    mean_{a,b} k(r_a,r_b) − 2 mean_{c,a} k(x_c,r_a))``. The covariance is that of the
+    unbiased estimate, times 1000² for CMMD: the bias is nearly constant, so it is right for
+    both. Test with `compare(preset=...)`, on the unbiased values, which alone compare
+    samples of unequal sizes.
 
     >>> rng = np.random.default_rng(0)
     >>> x, y = rng.normal(size=(2, 50, 8))
@@ -530,10 +670,9 @@ def published(preset: str, reference: Any, models: Any) -> JointEstimate:
 class NoisedComparison:
     """Score networks compared at several noise levels.
 
-    Attributes:
-        overall: the verdicts on the average over the levels, each weighted by its σ².
-        levels: the noise levels σ.
-        by_level: the comparison at each level alone, at the same alpha: several tests, to be read as a picture.
+    Attributes: overall: the verdicts on the average over the levels, each weighted by its
+        σ². levels: the noise levels σ. by_level: the comparison at each level alone, at the
+        same alpha: several tests, to be read as a picture.
     """
 
     overall: Comparison
@@ -547,7 +686,10 @@ class NoisedComparison:
         return f"{self.overall._repr_html_()}<p>{self._averaged()}</p>"
 
     def _averaged(self) -> str:
-        return f"(average over the noise levels {', '.join(f'{level:g}' for level in self.levels)})"
+        return (
+            f"(average over the noise levels "
+            f"{', '.join(f'{level:g}' for level in self.levels)})"
+        )
 
 
 def compare_noised(
@@ -561,16 +703,17 @@ def compare_noised(
     correction: str | None = None,
     rng: Seed = None,
 ) -> NoisedComparison:
-    """Which score networks s(x, σ) fit the data worse than the best one, over several noise levels?
+    """Which score networks s(x, σ) fit the data worse than the best one, over several noise
+    levels?
 
-    At level σ the data become x + σε with seeded standard normal ε, and each network's KSD to them is estimated. The
-    levels are averaged with weights ∝ σ², as score matching weighs them: scores shrink like 1/σ. A row gives one
-    contribution to every level, so the average keeps the rows' dependence.
+    At level σ the data become x + σε with seeded standard normal ε, and each network's KSD
+    to them is estimated. The levels are averaged with weights ∝ σ², as score matching weighs
+    them: scores shrink like 1/σ. A row gives one contribution to every level, so the average
+    keeps the rows' dependence.
 
-    Args:
-        reference: the data (n, d), without noise.
-        networks: name → s(x, σ), the score of the data with noise of standard deviation σ added (see
-            `relfit.data.models.at_level` for how it is called).
+    Args: reference: the data (n, d), without noise. networks: name → s(x, σ), the score of
+        the data with noise of standard deviation σ added (see `relfit.data.models.at_level`
+        for how it is called).
         levels: noise levels σ > 0, in the data's unit.
         test: one that `decide` takes.
         kernel: as in `compare`.
@@ -579,18 +722,25 @@ def compare_noised(
         rng: seed or Generator of the noise.
 
     >>> x = np.random.default_rng(0).normal(size=(200, 1))
-    >>> networks = {m: lambda x, sigma, m=m: (float(m) - x) / (1 + sigma**2) for m in ("0", "2")}
+    >>> networks = {
+    ...     m: lambda x, sigma, m=m: (float(m) - x) / (1 + sigma**2) for m in ("0", "2")
+    ... }
     >>> compare_noised(x, networks, [0.1, 1.0], rng=0).overall.worse.tolist()
     [False, True]
     """
-    rows, sigmas = as_rows("reference", reference), _noise_levels(levels)
+    rows = as_rows("reference", reference)
+    sigmas = _noise_levels(levels)
     if not isinstance(networks, Mapping) or len(networks) < 2:
-        raise InputError("networks: expected a mapping of at least two names to functions s(x, σ)")
+        raise InputError(
+            "networks: expected a mapping of at least two names to functions s(x, σ)"
+        )
     seed = make_seed(rng)
     joints = []
     for k, sigma in enumerate(sigmas):
         noised = rows + sigma * stream(seed, "noise", str(k)).standard_normal(rows.shape)
-        densities = {name: _density_at(name, network, sigma) for name, network in networks.items()}
+        densities = {
+            name: _density_at(name, network, sigma) for name, network in networks.items()
+        }
         # The average has the covariance of the rows' contributions, and so has each level.
         plain = Complete(variance="projection")
         joints.append(estimate(noised, densities, kernel=kernel, estimator=plain, rng=seed))
@@ -599,18 +749,33 @@ def compare_noised(
         result = decide(joint, test=test, alpha=alpha, correction=correction, rng=seed)
         return result.changed(estimator="complete", dependence="independent")
 
-    return NoisedComparison(decided(_average(joints, sigmas)), sigmas, tuple(decided(joint) for joint in joints))
+    return NoisedComparison(
+        decided(_average(joints, sigmas)), sigmas, tuple(decided(joint) for joint in joints)
+    )
 
 
 def _average(joints: Sequence[JointEstimate], sigmas: Sequence[float]) -> JointEstimate:
     """Σ_σ w_σ D_σ with its covariance from Σ_σ w_σ ψ_σ, w_σ = σ²/Σσ²."""
     weights = np.square(sigmas) / np.square(sigmas).sum()
-    rows = [joint.psi.reference for joint in joints if joint.psi is not None and joint.psi.reference is not None]
+    rows = [
+        joint.psi.reference
+        for joint in joints
+        if joint.psi is not None and joint.psi.reference is not None
+    ]
     if len(rows) < len(joints):
-        raise InputError("networks: expected different networks, got two with equal scores; leave one out")
+        raise InputError(
+            "networks: expected different networks, got two with equal scores; leave one out"
+        )
     psi = Psi(np.asarray(sum(w * row for w, row in zip(weights, rows, strict=True))))
     values = sum(w * joint.values for w, joint in zip(weights, joints, strict=True))
-    return JointEstimate(joints[0].names, np.asarray(values), psi.covariance(), joints[0].sizes, psi, measure="ksd")
+    return JointEstimate(
+        joints[0].names,
+        np.asarray(values),
+        psi.covariance(),
+        joints[0].sizes,
+        psi,
+        measure="ksd",
+    )
 
 
 def _density_at(name: str, network: Any, sigma: float) -> Density:

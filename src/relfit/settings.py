@@ -1,4 +1,6 @@
-"""Every option of a comparison: its name, default and check, and how the options are resolved against the data."""
+"""Every option of a comparison: its name, default and check, and how the options are
+resolved against the data.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from typing import Any, TypedDict, TypeVar, cast
 from relfit.compute.backend import BACKENDS, PRECISIONS, LookupBackend, Precision
 from relfit.compute.checkpoint import Checkpoint
 from relfit.compute.memory import Budget, budget_of, parse_memory
-from relfit.compute.reduce import LocalBackend, Runtime, Workload, chosen_backend, fits_compiled, fits_fused
+from relfit.compute.reduce import (
+    LocalBackend,
+    Runtime,
+    Workload,
+    chosen_backend,
+    fits_compiled,
+    fits_fused,
+)
 from relfit.compute.schedulers import scheduler_for
 from relfit.data.check_score import score_warnings
 from relfit.data.encode import Encode, Scale, as_scale
@@ -69,7 +78,7 @@ DEPENDENCE = ("independent", "shared", "paired", "chain")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-# ── how the sums are computed ────────────────────────────────────────────────────────────────────────────────────────
+# ── how the sums are computed ─────────────────────────────────────────────────────────────────
 
 
 def _as_executor(value: Any) -> Any:
@@ -86,13 +95,17 @@ def _as_memory(value: Any) -> Any:
 @described
 @dataclass(frozen=True)
 class Compute:
-    """How and where the sums are computed. Nothing in here changes an answer beyond rounding."""
+    """How and where the sums are computed. Nothing in here changes an answer beyond
+    rounding.
+    """
 
     backend: str = option(
         "auto",
         Choice(BACKENDS),
-        "Library that computes the kernel. numba is numpy with compiled loops, which are faster; "
-        "triton uses fused kernels on a CUDA device, in single precision; auto decides by where the "
+        "Library that computes the kernel. numba is numpy with compiled loops, which "
+        "are faster; "
+        "triton uses fused kernels on a CUDA device, in single precision; auto decides by "
+        "where the "
         "data are, by their size and by what is installed.",
         flag="--backend",
         python='"torch" works where the data are: tensors on a CUDA device are not copied.',
@@ -106,13 +119,15 @@ class Compute:
     executor: Any = option(
         None,
         _as_executor,
-        "a `dask.distributed.Client`, or any `concurrent.futures.Executor`, that computes parts of "
+        "a `dask.distributed.Client`, or any `concurrent.futures.Executor`, that computes "
+        "parts of "
         "the complete estimate. The bits do not depend on it.",
         shown="threads",
     )
     checkpoint: str | os.PathLike[str] | None = option(
         None,
-        help="Save finished parts in this file; after a crash or an interrupt the same command resumes from them.",
+        help="Save finished parts in this file; after a crash or an interrupt the same "
+        "command resumes from them.",
         flag="--checkpoint FILE",
         python="It is refused for other inputs or settings, and is safe to delete.",
     )
@@ -122,8 +137,10 @@ class Compute:
         "Memory that the process may hold, such as 2GB; rows are mapped from files.",
         flag="--memory SIZE",
         shown="files are read whole",
-        python="The answer is the same. The limit is for anonymous memory: pages of mapped files do not "
-        "count. What must be held and does not fit, such as the levels of a column with very many, "
+        python="The answer is the same. The limit is for anonymous memory: pages of mapped "
+        "files do not "
+        "count. What must be held and does not fit, such as the levels of a column with "
+        "very many, "
         "raises an error.",
     )
     threads: int | None = option(None, Whole(1), "the number of threads", shown="every core")
@@ -134,7 +151,11 @@ class Compute:
     def runtime(self, progress: Progress | None) -> Runtime:
         """What the sums are computed with, before a backend has been chosen."""
         scheduler = scheduler_for(self.executor)
-        runtime = Runtime(executor=self.executor if scheduler is None else None, progress=progress, scheduler=scheduler)
+        runtime = Runtime(
+            executor=self.executor if scheduler is None else None,
+            progress=progress,
+            scheduler=scheduler,
+        )
         return runtime if self.threads is None else replace(runtime, threads=self.threads)
 
 
@@ -143,7 +164,8 @@ _COMPUTE: ContextVar[Compute | None] = ContextVar("compute", default=None)
 
 @contextmanager
 def computing(**options: Any) -> Iterator[Compute]:
-    """Use these options of `Compute` for every call inside the block that has no ``compute=`` of its own.
+    """Use these options of `Compute` for every call inside the block that has no
+    ``compute=`` of its own.
 
     >>> import relfit
     >>> with relfit.computing(backend="numpy", threads=1) as compute:
@@ -163,10 +185,12 @@ def _as_compute(value: Any) -> Compute:
         return _COMPUTE.get() or Compute()
     if isinstance(value, Compute):
         return value
-    raise InputError(f"compute: expected relfit.Compute(...) or None, got {type(value).__name__}")
+    raise InputError(
+        f"compute: expected relfit.Compute(...) or None, got {type(value).__name__}"
+    )
 
 
-# ── every option ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── every option ──────────────────────────────────────────────────────────────────────────────
 
 
 def _as_estimator(value: Any) -> Estimator | None:
@@ -187,7 +211,9 @@ def _as_discrepancy(value: Any) -> str | MMD | KSD | AtLocations:
     if isinstance(value, LogLikelihood):
         return "loglik"
     if isinstance(value, list | tuple):
-        raise InputError(f"discrepancy: expected one, got {len(value)}; only compare takes several")
+        raise InputError(
+            f"discrepancy: expected one, got {len(value)}; only compare takes several"
+        )
     name = check_choice("discrepancy", value, DISCREPANCIES)
     return AT_LOCATIONS[name]() if name in AT_LOCATIONS else name
 
@@ -203,7 +229,9 @@ def _as_preset(value: Any) -> str | None:
 
 
 class Options(TypedDict, total=False):
-    """The options of `compare`, as its callers give them. `Settings` has their defaults and checks."""
+    """The options of `compare`, as its callers give them. `Settings` has their defaults and
+    checks.
+    """
 
     test: str | Test
     discrepancy: str | MMD | KSD | LogLikelihood | AtLocations | Sequence[Any]
@@ -234,8 +262,10 @@ class Settings:
     test: Test = option(
         "auto",
         as_test,
-        "How the models are compared. best-set finds those that could be the best; relpsi selects "
-        "the best one and tests on all rows; relmulti splits the rows; carve is relpsi with noise "
+        "How the models are compared. best-set finds those that could be the best; "
+        "relpsi selects "
+        "the best one and tests on all rows; relmulti splits the rows; carve is relpsi "
+        "with noise "
         "added to the selection.",
         flag="--test",
         words=TESTS,
@@ -245,24 +275,29 @@ class Settings:
     discrepancy: str | MMD | KSD | AtLocations = option(
         "auto",
         _as_discrepancy,
-        "How far a model is from the data. auto is mmd for samples and ksd for densities; loglik is "
-        "the mean of -log p, for normalised densities; ume and fssd compare at some locations only, "
+        "How far a model is from the data. auto is mmd for samples and ksd for densities; "
+        "loglik is "
+        "the mean of -log p, for normalised densities; ume and fssd compare at some "
+        "locations only, "
         "in linear time.",
         flag="--discrepancy",
         words=DISCREPANCIES,
         shown="auto",
         python="Also a value such as `KSD(kernel)` or `UME(locations=20)`. Of several, such as "
-        '``["ksd", "loglik"]``, each gets a verdict of its own: the result is that of the first '
+        '``["ksd", "loglik"]``, each gets a verdict of its own: the result is that of '
+        "the first "
         "one, and its `also` holds the others.",
     )
     kernel: Kernel | Select | None = option(
         None,
         as_kernel,
-        "The kernel. select chooses the bandwidth of a Gaussian kernel on a fifth of the rows and tests on the rest.",
+        "The kernel. select chooses the bandwidth of a Gaussian kernel on a fifth of the rows "
+        "and tests on the rest.",
         flag="--kernel",
         words=(*NAMED, "select"),
         shown="gaussian",
-        python='A kernel, or the name of one ("imq"). `Select(...)` chooses one on held-out rows, '
+        python='A kernel, or the name of one ("imq"). `Select(...)` chooses one on '
+        "held-out rows, "
         "several kernels (`Collection`) are used all at once (best-set), `Precomputed(matrix)` "
         "holds its values. The kernel also decides which model counts as best.",
     )
@@ -270,8 +305,10 @@ class Settings:
         "complete",
         _as_estimator,
         "Which pairs of rows are used. complete: all of them; linear: n/2; block: those within "
-        f"blocks; incomplete: {DEFAULT_LAGS} for each row; landmarks: near-linear in the rows, with "
-        "nearly the power of complete; auto: complete, or landmarks where that would take more than "
+        f"blocks; incomplete: {DEFAULT_LAGS} for each row; landmarks: near-linear in the "
+        f"rows, with "
+        "nearly the power of complete; auto: complete, or landmarks where that would take "
+        "more than "
         "about ten seconds.",
         flag="--estimator",
         words=(*ESTIMATORS, "auto"),
@@ -287,22 +324,26 @@ class Settings:
     correction: str | None = option(
         None,
         Choice(CORRECTIONS),
-        "How the p-values are corrected for multiple testing; stepdown (best-set) finds more than holm.",
+        "How the p-values are corrected for multiple testing; stepdown (best-set) finds more "
+        "than holm.",
         flag="--correction",
         shown=f"{RelMulti.default_correction} for relmulti, otherwise none",
     )
     margin: float = option(
         0.0,
         check_margin,
-        "Test whether a model is worse by more than DELTA, in the units of the discrepancy, and say "
-        "which models are equivalent within DELTA. The result prints how far apart sampling noise "
+        "Test whether a model is worse by more than DELTA, in the units of the "
+        "discrepancy, and say "
+        "which models are equivalent within DELTA. The result prints how far apart "
+        "sampling noise "
         "puts two halves of the data.",
         flag="--margin DELTA",
     )
     dependence: Dependence = option(
         "independent",
         Choice(DEPENDENCE),
-        "How the samples depend on each other. shared: the models used the same prompts or random "
+        "How the samples depend on each other. shared: the models used the same prompts "
+        "or random "
         "numbers; paired: their rows match those of the reference too; chain: each sample is a "
         "Markov chain.",
         flag="--dependence",
@@ -311,13 +352,16 @@ class Settings:
         None,
         help="Rows with the same label belong together.",
         flag="--groups COLUMN|FILE",
-        python="These are completions of a prompt, for example, or frames of a video. A mapping of "
-        'model names and "reference" to labels, one per row; one array of labels for densities, or '
+        python="These are completions of a prompt, for example, or frames of a video. A "
+        "mapping of "
+        'model names and "reference" to labels, one per row; one array of labels for '
+        "densities, or "
         "where all are paired.",
     )
     given: Any = option(
         None,
-        help="With loglik, covariates of densities of y given x, a row for each row of the reference.",
+        help="With loglik, covariates of densities of y given x, a row for each row of the "
+        "reference.",
         flag="--given FILE",
         python="The densities' log_prob takes y and x.",
     )
@@ -331,38 +375,56 @@ class Settings:
     scale: Scale | None = option(
         None,
         as_scale,
-        "How columns are scaled, by the reference. auto: mean and standard deviation; robust: median "
-        "and median absolute deviation; whiten: for densities, uncorrelated too; or scales of some "
+        "How columns are scaled, by the reference. auto: mean and standard deviation; "
+        "robust: median "
+        "and median absolute deviation; whiten: for densities, uncorrelated too; or "
+        "scales of some "
         "columns (age=10,income=5000), the others as auto.",
         flag="--scale auto|none|robust|whiten|LIST",
-        shown="auto where columns have names, whiten for draws against a density, otherwise none",
-        python='In Python the scales are a mapping. "loglik" is in the units of the data whatever '
+        shown="auto where columns have names, whiten for draws against a density, "
+        "otherwise none",
+        python='In Python the scales are a mapping. "loglik" is in the units of the data '
+        "whatever "
         "the scale: others add one number to all models.",
     )
     encode: Encode | None = option(
         None,
         _as_encode,
-        "What the columns of tables mean: `Encode(categorical=..., drop=..., missing=...)`. Text and "
-        "truth values are categories, dates are numbers, missing cells are values of their own.",
+        "What the columns of tables mean: `Encode(categorical=..., drop=..., missing=...)`. "
+        "Text and "
+        "truth values are categories, dates are numbers, missing cells are values of "
+        "their own.",
     )
-    rng: int = option(None, make_seed, "Seed or Generator for all random choices, recorded in the result.")
-    progress: Any = option(None, help="None (a bar on terminals), True, False or a function of (done, total).")
+    rng: int = option(
+        None, make_seed, "Seed or Generator for all random choices, recorded in the result."
+    )
+    progress: Any = option(
+        None, help="None (a bar on terminals), True, False or a function of (done, total)."
+    )
     compute: Compute = option(
         None,
         _as_compute,
-        "How and where the sums are computed: `Compute(backend=..., executor=..., memory=..., ...)`.",
+        "How and where the sums are computed: `Compute(backend=..., executor=..., "
+        "memory=..., ...)`.",
     )
 
     def __post_init__(self) -> None:
         checked(self)
-        if isinstance(self.discrepancy, MMD | KSD | AtLocations) and self.discrepancy.kernel is not None:
+        if (
+            isinstance(self.discrepancy, MMD | KSD | AtLocations)
+            and self.discrepancy.kernel is not None
+        ):
             if self.kernel is not None:
-                raise InputError("kernel: expected it once, got it both in kernel= and in discrepancy=")
+                raise InputError(
+                    "kernel: expected it once, got it both in kernel= and in discrepancy="
+                )
             object.__setattr__(self, "kernel", as_kernel(self.discrepancy.kernel))
         _refuse_combinations(self)
 
     @classmethod
-    def of(cls, call: str, options: Any, *, without: Sequence[str] = (), also: Sequence[str] = ()) -> Settings:
+    def of(
+        cls, call: str, options: Any, *, without: Sequence[str] = (), also: Sequence[str] = ()
+    ) -> Settings:
         """The settings of a call with these keyword options.
 
         `without` are those that the call does not have, `also` those that it reads itself.
@@ -375,7 +437,9 @@ class Settings:
                 known = [*also, *allowed]
                 close = get_close_matches(name, [*known, *ELSEWHERE], 1)
                 hint = f"; did you mean {close[0]}?" if close else ""
-                raise InputError(f"{call}: expected options among {', '.join(known)}, got {name!r}{hint}")
+                raise InputError(
+                    f"{call}: expected options among {', '.join(known)}, got {name!r}{hint}"
+                )
         return cls(**options)
 
     @property
@@ -391,7 +455,11 @@ class Settings:
     @property
     def discrepancy_name(self) -> str:
         """The discrepancy by its name: "auto", "mmd", "ksd", "loglik", "ume" or "fssd"."""
-        return self.discrepancy if isinstance(self.discrepancy, str) else type(self.discrepancy).__name__.lower()
+        return (
+            self.discrepancy
+            if isinstance(self.discrepancy, str)
+            else type(self.discrepancy).__name__.lower()
+        )
 
     @property
     def table(self) -> Precomputed | None:
@@ -405,21 +473,34 @@ class Settings:
 
     @property
     def has_lengths(self) -> bool:
-        """True if the kernel has lengths of its own: neither taken from the data, nor those of a kernel's name."""
-        return self.kernel is not None and not self.kernel.needs_median and self.kernel not in NAMED.values()
+        """True if the kernel has lengths of its own: neither taken from the data, nor those
+        of a kernel's name.
+        """
+        return (
+            self.kernel is not None
+            and not self.kernel.needs_median
+            and self.kernel not in NAMED.values()
+        )
 
     @property
     def criteria(self) -> Criteria:
         """What the test decides by; without a correction of its own, that of the test."""
-        correction = self.test.default_correction if self.correction is None else self.correction
+        correction = (
+            self.test.default_correction if self.correction is None else self.correction
+        )
         return Criteria(self.alpha, correction, self.margin, self.seed)
 
 
 def _facts(settings: Settings) -> dict[str, Any]:
     """What FORBIDDEN asks about settings: true for what was asked for."""
-    test, kernel, compute = settings.test, settings.kernel, settings.compute
-    estimator, at, preset = settings.estimator, settings.at_locations, settings.preset
-    several, select = isinstance(kernel, Collection), isinstance(kernel, Select)
+    test = settings.test
+    kernel = settings.kernel
+    compute = settings.compute
+    estimator = settings.estimator
+    at = settings.at_locations
+    preset = settings.preset
+    several = isinstance(kernel, Collection)
+    select = isinstance(kernel, Select)
     one_kernel_later = several or (select and test.split is not None)
     unit_length = preset is not None and PRESETS[preset].unit_length
     return {
@@ -441,8 +522,11 @@ def _facts(settings: Settings) -> dict[str, Any]:
         "select or precomputed": select or settings.table is not None,
         "margin": settings.margin > 0.0,
         "one kernel only": not test.implements("decide_under_all"),
-        # A test that splits the rows chooses the locations first; the others choose the kernel first.
-        "optimised locations of several kernels": at is not None and at.choose == "optimise" and one_kernel_later,
+        # A test that splits the rows chooses the locations first; the others choose the kernel
+        # first.
+        "optimised locations of several kernels": at is not None
+        and at.choose == "optimise"
+        and one_kernel_later,
         "locations": at is not None,
         "design": estimator is not None and not estimator.every_pair,
         "estimator": estimator not in (None, Complete()),
@@ -451,7 +535,8 @@ def _facts(settings: Settings) -> dict[str, Any]:
         "no likelihood": settings.discrepancy != "loglik",
         "backend": compute.backend not in ("auto", "numpy"),
         "precision": compute.precision != "double",
-        "not numpy in double": compute.backend not in ("auto", "numpy") or compute.precision != "double",
+        "not numpy in double": compute.backend not in ("auto", "numpy")
+        or compute.precision != "double",
         "checkpoint": compute.checkpoint is not None,
         "on a device": compute.backend in ("torch", "triton"),
         "memory": compute.memory is not None,
@@ -471,11 +556,15 @@ _AT_ONCE = {
 FORBIDDEN = {
     "preset + kernel": "kernel: expected it once, got it both in kernel= and in preset=",
     "columns + plain rows": (
-        "scale and encode: a preset or a precomputed kernel takes rows as they are; leave them out"
+        "scale and encode: a preset or a precomputed kernel takes rows as they are; "
+        "leave them out"
     ),
-    "ordered + drops rows": 'missing="drop": would take rows out of their order or group; use "flag" or "refuse"',
-    "stepdown": 'correction="stepdown": belongs to test="best-set", got test="{test}"; use "holm"',
-    "chain + splits": 'test="{test}": splits rows at random, which a chain does not allow; use another test',
+    "ordered + drops rows": 'missing="drop": would take rows out of their order or group; use '
+    '"flag" or "refuse"',
+    "stepdown": 'correction="stepdown": belongs to test="best-set", got test="{test}"; '
+    'use "holm"',
+    "chain + splits": 'test="{test}": splits rows at random, which a chain does not allow; '
+    "use another test",
     "chain + several": (
         'kernel: several kernels in one test cannot be combined with dependence="chain", '
         "whose batches depend on the kernel; name one"
@@ -488,33 +577,43 @@ FORBIDDEN = {
         'kernel: several kernels in one test need test="best-set" without a margin, got '
         'margin={margin:g}; kernel="select" chooses one of them for any test'
     ),
-    "chain + select": 'kernel="select": holds out rows at random, which a chain does not allow; name a kernel',
+    "chain + select": 'kernel="select": holds out rows at random, which a chain does not '
+    "allow; name a kernel",
     "optimised locations of several kernels": (
-        'choose="optimise": needs one kernel, got several to choose from or to combine; name one'
+        'choose="optimise": needs one kernel, got several to choose from or to '
+        "combine; name one"
     ),
     "groups + select or precomputed": (
         'groups: cannot be combined with kernel="select" or a precomputed kernel; name a kernel'
     ),
-    "locations + design": "estimator: {measure} has its own, which is linear in the rows; leave out {estimator!r}",
-    "locations + variance": "variance={variance!r}: {measure} has its own covariance; leave it out",
-    "locations + groups": "groups: cannot be combined with {measure}; use mmd or ksd, or give one row for each group",
+    "locations + design": "estimator: {measure} has its own, which is linear in the rows; "
+    "leave out {estimator!r}",
+    "locations + variance": "variance={variance!r}: {measure} has its own covariance; "
+    "leave it out",
+    "locations + groups": "groups: cannot be combined with {measure}; use mmd or ksd, or give "
+    "one row for each group",
     "locations + precomputed": (
-        "kernel: {measure} needs its values at the locations, which a precomputed matrix does not hold"
+        "kernel: {measure} needs its values at the locations, which a precomputed matrix "
+        "does not hold"
     ),
     "locations + not numpy in double": (
         "backend: {measure} works in numpy and in double precision, got backend={backend!r}, "
         "precision={precision!r}; leave both out"
     ),
     "locations + checkpoint": (
-        "checkpoint: keeps the complete estimate and the one by landmarks; {measure} is quick, so leave it out"
+        "checkpoint: keeps the complete estimate and the one by landmarks; {measure} is "
+        "quick, so leave it out"
     ),
     **{
-        f"likelihood + {name}": f"{name}: loglik is a mean over rows and has no use for it; leave it out"
+        f"likelihood + {name}": f"{name}: loglik is a mean over rows and has no use for it; "
+        f"leave it out"
         for name in _KERNEL_OPTIONS
     },
-    "no likelihood + given": 'given: covariates belong to discrepancy="loglik"; say so, or leave them out',
+    "no likelihood + given": 'given: covariates belong to discrepancy="loglik"; say so, or '
+    "leave them out",
     **{
-        f"memory + {fact}": f"memory: cannot be combined with {words}, which needs all rows at once; "
+        f"memory + {fact}": f"memory: cannot be combined with {words}, which needs all rows "
+        f"at once; "
         "leave out one of them"
         for fact, words in _AT_ONCE.items()
     },
@@ -526,7 +625,8 @@ def _refuse_combinations(settings: Settings) -> None:
     facts = _facts(settings)
     for together, message in FORBIDDEN.items():
         if all(facts[name] for name in together.split(" + ")):
-            compute, estimator = settings.compute, settings.estimator
+            compute = settings.compute
+            estimator = settings.estimator
             raise InputError(
                 message.format(
                     test=settings.test.name,
@@ -544,7 +644,9 @@ def _refuse_combinations(settings: Settings) -> None:
 def _places(where: str, values: Iterable[type]) -> dict[str, str]:
     """For every field of these values, where it is given."""
     return {
-        item.name: f"{where}=relfit.{value.__name__}({item.name}=...)" for value in values for item in fields(value)
+        item.name: f"{where}=relfit.{value.__name__}({item.name}=...)"
+        for value in values
+        for item in fields(value)
     }
 
 
@@ -572,28 +674,40 @@ def shows_options(*, without: Sequence[str] = ()) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         if function.__doc__ is not None:
-            function.__doc__ = function.__doc__.replace("        OPTIONS", arguments(fields(Settings)))
+            function.__doc__ = function.__doc__.replace(
+                "        OPTIONS", arguments(fields(Settings))
+            )
         signature = inspect.signature(function)
         shown_kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         named = [each for each in signature.parameters.values() if each.kind in shown_kinds]
         shown = [
-            inspect.Parameter(item.name, inspect.Parameter.KEYWORD_ONLY, default=item.default, annotation=hint)
-            for item, hint in ((item, Options.__annotations__[item.name]) for item in fields(Settings))
+            inspect.Parameter(
+                item.name, inspect.Parameter.KEYWORD_ONLY, default=item.default, annotation=hint
+            )
+            for item, hint in (
+                (item, Options.__annotations__[item.name]) for item in fields(Settings)
+            )
             if item.name not in without and item.default is not MISSING
         ]
-        function.__signature__ = signature.replace(parameters=[*named, *shown])  # type: ignore[attr-defined]
+        whole = signature.replace(parameters=[*named, *shown])
+        function.__signature__ = whole  # type: ignore[attr-defined]
         return function
 
     return decorate
 
 
-# ── loading and resolving ────────────────────────────────────────────────────────────────────────────────────────────
+# ── loading and resolving ─────────────────────────────────────────────────────────────────────
 
 
 @contextmanager
-def resolved(reference: Any, models: Any, settings: Settings, label: str, *, fewest_models: int = 2) -> Iterator[Plan]:
-    """The data, loaded, and how they are estimated. The progress bar and files stay open while the block runs."""
-    memory, checkpoint = settings.compute.memory, settings.compute.checkpoint
+def resolved(
+    reference: Any, models: Any, settings: Settings, label: str, *, fewest_models: int = 2
+) -> Iterator[Plan]:
+    """The data, loaded, and how they are estimated. The progress bar and files stay open
+    while the block runs.
+    """
+    memory = settings.compute.memory
+    checkpoint = settings.compute.checkpoint
     with ExitStack() as stack:
         progress = stack.enter_context(reporting(settings.progress, label))
         budget = None if memory is None else stack.enter_context(budget_of(memory))
@@ -601,7 +715,9 @@ def resolved(reference: Any, models: Any, settings: Settings, label: str, *, few
         plan = replace(_resolved(data, settings, progress, budget), loaded=data)
         if checkpoint is not None:
             finished = stack.enter_context(closing(_checkpoint(checkpoint, plan)))
-            plan = plan.estimated_with(runtime=replace(plan.estimate.runtime, checkpoint=finished))
+            plan = plan.estimated_with(
+                runtime=replace(plan.estimate.runtime, checkpoint=finished)
+            )
         yield plan
 
 
@@ -624,7 +740,8 @@ def _loaded(
         models,
         fewest_models=fewest_models,
         seed=settings.seed,
-        all_samples=settings.discrepancy_name in KINDS["samples"].discrepancies or preset is not None,
+        all_samples=settings.discrepancy_name in KINDS["samples"].discrepancies
+        or preset is not None,
         progress=progress,
         in_place=_stays_on_device(settings),
         budget=budget,
@@ -636,28 +753,43 @@ def _loaded(
         # A length that was given is in the units of the data.
         target_scale="none" if settings.has_lengths else "whiten",
         needs_densities=settings.discrepancy_name in ("ksd", "fssd", "loglik"),
-        or_likelihood=settings.discrepancy == "auto" and not any(facts[name] for name in _KERNEL_OPTIONS),
+        or_likelihood=settings.discrepancy == "auto"
+        and not any(facts[name] for name in _KERNEL_OPTIONS),
     )
     kind = KINDS[data.kind]
     if preset is not None and data.kind != "samples":
-        raise InputError(f"preset={settings.preset!r}: compares features of samples, got {kind.words}")
+        raise InputError(
+            f"preset={settings.preset!r}: compares features of samples, got {kind.words}"
+        )
     if preset is not None and preset.unit_length:
-        models = {name: preset.prepare(f"model {name!r}", rows) for name, rows in data.samples.items()}
-        data = replace(data, reference=preset.prepare("reference", data.reference), models={**models})
+        models = {
+            name: preset.prepare(f"model {name!r}", rows) for name, rows in data.samples.items()
+        }
+        data = replace(
+            data, reference=preset.prepare("reference", data.reference), models={**models}
+        )
     if settings.discrepancy_name not in ("auto", *kind.discrepancies):
         densities = "densities (relfit.Density) as models"
-        needs = {"ksd": "a density (relfit.Density) on one side", "fssd": densities, "loglik": densities}
+        needs = {
+            "ksd": "a density (relfit.Density) on one side",
+            "fssd": densities,
+            "loglik": densities,
+        }
         raise InputError(
             f"discrepancy={settings.discrepancy_name!r}: expected "
-            f"{needs.get(settings.discrepancy_name, 'samples on both sides')}, got {kind.words}; use "
+            f"{needs.get(settings.discrepancy_name, 'samples on both sides')}, got "
+            f"{kind.words}; use "
             f"discrepancy={kind.discrepancies[0]!r}"
         )
     return data
 
 
 def _stays_on_device(settings: Settings) -> bool:
-    """True if samples on a device can stay there: the complete estimate, and kernels without functions of the rows."""
-    kernel, compute = settings.kernel, settings.compute
+    """True if samples on a device can stay there: the complete estimate, and kernels without
+    functions of the rows.
+    """
+    kernel = settings.kernel
+    compute = settings.compute
     return (
         not isinstance(settings.estimator, PairDesign)
         and compute.backend not in ("numpy", "numba")
@@ -674,8 +806,9 @@ def _stays_on_device(settings: Settings) -> bool:
 class Plan:
     """Loaded data and how they are estimated: the settings, resolved against the data.
 
-    `select` is set until one of the `candidates` is chosen as the kernel, and `at_locations` until the locations are;
-    `notes` are sentences for the reader. `loaded` are all of the data, densities and their rows as they were given.
+    `select` is set until one of the `candidates` is chosen as the kernel, and `at_locations`
+    until the locations are; `notes` are sentences for the reader. `loaded` are all of the
+    data, densities and their rows as they were given.
     """
 
     data: Data
@@ -691,27 +824,45 @@ class Plan:
 
     @property
     def originals(self) -> dict[str, str]:
-        """Every name given, in that order, with the distinct model that it stands for; without impossible models."""
+        """Every name given, in that order, with the distinct model that it stands for;
+        without impossible models.
+        """
         named = {name: self.data.copies.get(name, name) for name in self.data.names}
-        return {name: original for name, original in named.items() if original not in self.data.impossible}
+        return {
+            name: original
+            for name, original in named.items()
+            if original not in self.data.impossible
+        }
 
     def estimated_with(self, **changes: Any) -> Plan:
         return replace(self, estimate=replace(self.estimate, **changes))
 
 
-def _resolved(data: Data, settings: Settings, progress: Progress | None, budget: Budget | None) -> Plan:
+def _resolved(
+    data: Data, settings: Settings, progress: Progress | None, budget: Budget | None
+) -> Plan:
     """Fill in the estimator, the kernel, the backend and the groups."""
-    kind, compute, seed = KINDS[data.kind], settings.compute, settings.seed
+    kind = KINDS[data.kind]
+    compute = settings.compute
+    seed = settings.seed
     if data.likelihood:
         return _resolved_likelihood(data, kind, settings, progress, budget)
-    grouped, at = settings.groups is not None, settings.at_locations
-    estimator, why = settings.estimator, ""
+    grouped = settings.groups is not None
+    at = settings.at_locations
+    estimator = settings.estimator
+    why = ""
     automatic = estimator is None and at is None
     device = False
     if automatic:
-        on_host = compute.backend in ("numpy", "numba") or compute.memory is not None or compute.executor is not None
+        on_host = (
+            compute.backend in ("numpy", "numba")
+            or compute.memory is not None
+            or compute.executor is not None
+        )
         device = not on_host and has_cuda()
-        estimator, why = automatic_estimator(data, kind, settings.dependence, grouped=grouped, device=device)
+        estimator, why = automatic_estimator(
+            data, kind, settings.dependence, grouped=grouped, device=device
+        )
     estimator = Complete() if estimator is None else estimator
     kind.check(data, estimator, settings.dependence, grouped=grouped)
     score_notes = _score_notes(data)
@@ -720,10 +871,14 @@ def _resolved(data: Data, settings: Settings, progress: Progress | None, budget:
     select = kernel if isinstance(kernel, Select) else None
     candidates = () if select is None else resolve_candidates(data, kind, select, seed)
     resolved, rule = (
-        (candidates[0], "selected") if candidates else resolve_kernel(data, kind, cast(Kernel | None, kernel), seed)
+        (candidates[0], "selected")
+        if candidates
+        else resolve_kernel(data, kind, cast(Kernel | None, kernel), seed)
     )
     runtime = compute.runtime(progress)
-    estimate = EstimateSettings(resolved, estimator, settings.dependence, seed, runtime, note=why)
+    estimate = EstimateSettings(
+        resolved, estimator, settings.dependence, seed, runtime, note=why
+    )
     if automatic:
         estimate = reconsidered(data, kind, estimate, device=device)
     preset_notes = () if settings.preset is None else (PRESETS[settings.preset].note,)
@@ -736,7 +891,9 @@ def _resolved(data: Data, settings: Settings, progress: Progress | None, budget:
     if budget is not None:
         estimate = within_budget(data, kind, estimate, budget)
     if grouped:
-        estimate = replace(estimate, groups=make_groups(settings.groups, data, settings.dependence, estimator))
+        estimate = replace(
+            estimate, groups=make_groups(settings.groups, data, settings.dependence, estimator)
+        )
     measure = kind.discrepancies[0] if at is None else settings.discrepancy_name
     return Plan(data, kind, estimate, measure, rule, notes, select, candidates, at)
 
@@ -748,10 +905,15 @@ def _resolved_likelihood(
     estimator = Complete()
     kind.check(data, estimator, settings.dependence, grouped=settings.groups is not None)
     if budget is not None:
-        budget.working(32 * len(data.reference) * len(data.models), 8 * SCORE_BATCH * int(data.reference.shape[1]))
+        budget.working(
+            32 * len(data.reference) * len(data.models),
+            8 * SCORE_BATCH * int(data.reference.shape[1]),
+        )
     # No part of it looks at the kernel.
     runtime = settings.compute.runtime(progress)
-    estimate = EstimateSettings(Gaussian(1.0), estimator, settings.dependence, settings.seed, runtime)
+    estimate = EstimateSettings(
+        Gaussian(1.0), estimator, settings.dependence, settings.seed, runtime
+    )
     if settings.groups is not None:
         groups = make_groups(settings.groups, data, settings.dependence, estimator)
         estimate = replace(estimate, groups=groups)
@@ -770,12 +932,17 @@ def _with_backend(
     estimate: EstimateSettings, data: Data, kind: Kind, compute: Compute
 ) -> tuple[EstimateSettings, tuple[str, ...]]:
     """The settings with a backend, and what the reader should know about it."""
-    name, runtime = estimate.estimator.name, estimate.runtime
+    name = estimate.estimator.name
+    runtime = estimate.runtime
     if isinstance(estimate.estimator, PairDesign):
         ignored = compute.backend in ("torch", "triton") or compute.precision != "double"
-        return estimate, (f"the {name} estimator always works in numpy and in double precision",) if ignored else ()
+        return estimate, (
+            f"the {name} estimator always works in numpy and in double precision",
+        ) if ignored else ()
     kernel = estimate.kernel.untilted
-    values = estimate.estimator.values(len(data.reference), [len(x) for x in data.samples.values()])
+    values = estimate.estimator.values(
+        len(data.reference), [len(x) for x in data.samples.values()]
+    )
     workload = Workload(
         *(data.device, values, kernel),
         largest=lambda: largest_norm(data, kernel),
@@ -784,26 +951,35 @@ def _with_backend(
         executor=compute.executor is not None,
     )
     # A budget of memory does not count what Numba's compiler takes, unless it was asked for.
-    backend = "numpy" if compute.memory is not None and compute.backend == "auto" else compute.backend
+    backend = (
+        "numpy" if compute.memory is not None and compute.backend == "auto" else compute.backend
+    )
     if runtime.scheduler is not None and backend == "auto":
         fused = compute.precision == "single" and fits_fused(workload)
-        local = LocalBackend(cast(Precision, compute.precision), fused=fused, compiled=fits_compiled(workload))
+        local = LocalBackend(
+            cast(Precision, compute.precision), fused=fused, compiled=fits_compiled(workload)
+        )
         return replace(estimate, runtime=replace(runtime, backend=local)), ()
     chosen, notes = chosen_backend(backend, compute.precision, workload)
     return replace(estimate, runtime=replace(runtime, backend=chosen)), notes
 
 
 def _checkpoint(path: str | os.PathLike[str], plan: Plan) -> Checkpoint:
-    data, estimate = plan.data, plan.estimate
+    data = plan.data
+    estimate = plan.estimate
     if isinstance(estimate.estimator, PairDesign):
-        raise InputError(FORBIDDEN["locations + checkpoint"].format(measure=estimate.estimator.name))
+        raise InputError(
+            FORBIDDEN["locations + checkpoint"].format(measure=estimate.estimator.name)
+        )
     inputs_and_settings = {
         "relfit": __version__,
         "reference": data.digests.get(None) or "a density",
         **{f"model {name!r}": data.digests.get(name) or "a density" for name in data.names},
         "kernel": estimate.kernel.describe(),
         # Rows of densities are digested as they were given.
-        "scale": "none" if data.encoding is None else hashlib.sha256(repr(data.encoding).encode()).hexdigest()[:16],
+        "scale": "none"
+        if data.encoding is None
+        else hashlib.sha256(repr(data.encoding).encode()).hexdigest()[:16],
         "dependence": estimate.dependence,
         "seed": str(estimate.seed),
         "backend": estimate.runtime.backend.name,

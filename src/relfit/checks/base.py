@@ -28,8 +28,9 @@ class Estimated:
 class Compared(Estimated):
     """What was decided, too.
 
-    `selecting` is the plan of the `selection`. `data` are those of the plan with densities that
-    remember their scores at the same rows. `asked` is the discrepancy as the caller gave it, "auto" by default.
+    `selecting` is the plan of the `selection`. `data` are those of the plan with densities
+    that remember their scores at the same rows. `asked` is the discrepancy as the caller
+    gave it, "auto" by default.
     """
 
     decision: Decision
@@ -45,10 +46,9 @@ class Compared(Estimated):
 class Findings:
     """What a check found.
 
-    Attributes:
-        notes: sentences for the reader.
-        doubts: those of the notes that make the verdicts unreliable, so that a gate does not answer.
-        fields: fields of the `Comparison` that the check determines.
+    Attributes: notes: sentences for the reader. doubts: those of the notes that make the
+        verdicts unreliable, so that a gate does not answer. fields: fields of the
+        `Comparison` that the check determines.
     """
 
     notes: tuple[str, ...] = ()

@@ -1,4 +1,5 @@
-"""What could make KSD wrong: clusters, lost modes, scores that are no gradients, draws on another scale.
+"""What could make KSD wrong: clusters, lost modes, scores that are no gradients, draws on
+another scale.
 
 KSD sees slopes of the log density, and hardly sees how much weight separate clusters have.
 """
@@ -19,37 +20,39 @@ from relfit.util.text import listed
 
 # Draws that are examined for lost modes, of each model and of all other models together.
 _DRAWS = 200
-# Draws of other models are missed by a model if its nearest draw is so many times further away than usual neighbours
-# are; so many of them, and such a fraction, make a mode.
+# Draws of other models are missed by a model if its nearest draw is so many times further away
+# than usual neighbours are; so many of them, and such a fraction, make a mode.
 _APART = 1.25
 _MORE = 0.75
 _USUAL = 0.95
 _FEWEST = 8
 _SMALLEST = 0.03
-# Stein's identities at the draws of a mode: the mean score is 0 up to this fraction of the scores' spread, and
-# -E s(x)·(x - mean) is the number of columns up to this factor.
+# Stein's identities at the draws of a mode: the mean score is 0 up to this fraction of the
+# scores' spread, and -E s(x)·(x - mean) is the number of columns up to this factor.
 _SLOPE = 0.5
 _FACTOR = 3.0
-# On so many lines from the mode to the model's own draws, evaluated at so many points, log p falls by so many nats. The
-# ends are means of so many draws.
+# On so many lines from the mode to the model's own draws, evaluated at so many points, log p
+# falls by so many nats. The ends are means of so many draws.
 _PATHS = 5
 _STEPS = 65
 _VALLEY = 1.0
 _NEAREST = 10
 # The least mass of a mode, relative to that where the model's draws are.
 _LEAST_MASS = 0.02
-# A target is far if every model is so many standard errors from it, and its KSD² is such a part of that of draws whose
-# scores all point the same way. The first grows with the number of draws, the second does not.
+# A target is far if every model is so many standard errors from it, and its KSD² is such a part
+# of that of draws whose scores all point the same way. The first grows with the number of
+# draws, the second does not.
 _FAR = 20.0
 _FAR_PART = 0.35
 _FAR_DRAWS = 100
-# Rows at which the Jacobian of a score is looked at, and the asymmetry that counts, as a fraction of its size.
+# Rows at which the Jacobian of a score is looked at, and the asymmetry that counts, as a
+# fraction of its size.
 _JACOBIANS = 6
 _ASYMMETRIC = 1e-3
 _LIKELIHOOD = 'discrepancy="loglik"'
-# Rows, evenly spaced, that clusters are looked for among. A cluster holds at least this fraction of them; fewer are
-# outliers. A gap is at least so many times the usual step between neighbours, this quantile of all steps; only so many
-# of the widest gaps are tried.
+# Rows, evenly spaced, that clusters are looked for among. A cluster holds at least this
+# fraction of them; fewer are outliers. A gap is at least so many times the usual step between
+# neighbours, this quantile of all steps; only so many of the widest gaps are tried.
 _CLUSTER_ROWS = 120
 _SMALLEST_CLUSTER = 0.05
 _WIDE = 4.0
@@ -58,7 +61,9 @@ _TRIED = 60
 
 
 def lost_modes(estimated: Estimated) -> Findings:
-    """A note on each model without draws where the other models' draws and mass of the target are."""
+    """A note on each model without draws where the other models' draws and mass of the
+    target are.
+    """
     data = estimated.plan.data
     if data.target is None or len(data.samples) < 2:
         return Findings()
@@ -70,19 +75,29 @@ def lost_modes(estimated: Estimated) -> Findings:
         fraction = lost_fraction(data.target, own, others)
         if fraction:
             notes.append(
-                f"{name!r} has no draws where about {fraction:.0%} of the other models' draws lie and the target has "
-                "mass: it may have lost a mode, which KSD hardly notices; check it with chains from other starting "
+                f"{name!r} has no draws where about {fraction:.0%} of the other models' draws "
+                f"lie and the target has "
+                "mass: it may have lost a mode, which KSD hardly notices; check it with "
+                "chains from other starting "
                 "points"
             )
     return Findings(tuple(notes), tuple(notes))
 
 
 def lost_fraction(target: Density, own: Array, others: Array) -> float:
-    """The fraction of the other draws (m, d) that lie in modes of the target without own draws (n, d); 0 if none do.
+    """The fraction of the other draws (m, d) that lie in modes of the target without own
+    draws (n, d); 0 if none do.
 
-    >>> target = Density(log_prob=lambda x: np.logaddexp(-0.5 * (x[:, 0] - 4) ** 2, -0.5 * (x[:, 0] + 4) ** 2))
+    >>> target = Density(
+    ...     log_prob=lambda x: np.logaddexp(
+    ...         -0.5 * (x[:, 0] - 4) ** 2, -0.5 * (x[:, 0] + 4) ** 2
+    ...     )
+    ... )
     >>> rng = np.random.default_rng(0)
-    >>> one, both = rng.normal(4.0, 1.0, (200, 1)), rng.normal(np.repeat([[-4.0], [4.0]], 100, axis=0))
+    >>> one, both = (
+    ...     rng.normal(4.0, 1.0, (200, 1)),
+    ...     rng.normal(np.repeat([[-4.0], [4.0]], 100, axis=0)),
+    ... )
     >>> lost_fraction(target, one, both), lost_fraction(target, both, one)
     (0.49, 0.0)
     """
@@ -93,7 +108,9 @@ def lost_fraction(target: Density, own: Array, others: Array) -> float:
 
 
 def _missed(own: Array, others: Array) -> Mask:
-    """(m,) the other draws that are far from all own draws, in units of the own draws' spread."""
+    """(m,) the other draws that are far from all own draws, in units of the own draws'
+    spread.
+    """
     units = _whitening(own)
     own = own @ units
     others = others @ units
@@ -116,12 +133,20 @@ def _neighbours(x: Array) -> Array:
 
 
 def _is_mode(target: Density, mode: Array, own: Array) -> bool:
-    """True if the rows look like draws of the target from a region with a fair part of its mass, behind a valley."""
-    return _is_stationary(target, mode) and _is_apart(target, mode, own) and _has_mass(target, mode, own)
+    """True if the rows look like draws of the target from a region with a fair part of its
+    mass, behind a valley.
+    """
+    return (
+        _is_stationary(target, mode)
+        and _is_apart(target, mode, own)
+        and _has_mass(target, mode, own)
+    )
 
 
 def _is_stationary(target: Density, mode: Array) -> bool:
-    """True if Stein's identities hold about, as for draws of the target restricted to a mode."""
+    """True if Stein's identities hold about, as for draws of the target restricted to a
+    mode.
+    """
     scores = target.raw_scores(mode).astype(np.float64)
     gaps = mode - mode.mean(axis=0)
     if not np.isfinite(scores).all():
@@ -135,7 +160,9 @@ def _is_stationary(target: Density, mode: Array) -> bool:
 
 
 def _is_apart(target: Density, mode: Array, own: Array) -> bool:
-    """True if log p has a valley between most of the rows and the own draws, and none of these lie among the rows."""
+    """True if log p has a valley between most of the rows and the own draws, and none of
+    these lie among the rows.
+    """
     units = _whitening(own)
     middle = np.abs(own - np.median(own, axis=0)).sum(axis=1).argmin()
     end, _, _ = _around(own, own[middle], own, units)
@@ -158,7 +185,9 @@ def _around(x: Array, row: Array, own: Array, units: Array) -> tuple[Array, floa
 
 
 def _depth(target: Density, start: Array, end: Array) -> float:
-    """By how much log p falls, on the line between two points, below the lower of them; from the slopes along it."""
+    """By how much log p falls, on the line between two points, below the lower of them; from
+    the slopes along it.
+    """
     path = start + np.linspace(0.0, 1.0, _STEPS)[:, None] * (end - start)
     slopes = target.raw_scores(path).astype(np.float64) @ (end - start)
     heights = np.append(0.0, np.cumsum(0.5 * (slopes[1:] + slopes[:-1]) / (_STEPS - 1)))
@@ -173,13 +202,17 @@ def _has_mass(target: Density, mode: Array, own: Array) -> bool:
 
 
 def _log_mass(target: Density, x: Array) -> float:
-    """About the log of ∫p where these rows lie: mean log p and the entropy of a Gaussian with their covariance."""
+    """About the log of ∫p where these rows lie: mean log p and the entropy of a Gaussian
+    with their covariance.
+    """
     heights = target.log_probs(x).astype(np.float64)
     return float(heights.mean()) - float(np.linalg.slogdet(_whitening(x))[1])
 
 
 def _whitening(x: Array) -> Array:
-    """(d, d) the factor that makes the rows uncorrelated with variance 1, or scales columns where rows are few."""
+    """(d, d) the factor that makes the rows uncorrelated with variance 1, or scales columns
+    where rows are few.
+    """
     n, d = x.shape
     variances = np.maximum(x.var(axis=0), np.finfo(np.float64).tiny)
     if n <= 5 * d:
@@ -194,7 +227,9 @@ def _some(x: Array, count: int) -> Array:
 
 
 def far_target(estimated: Estimated) -> Findings:
-    """A note if every model is so far from the target that its draws are probably on another scale."""
+    """A note if every model is so far from the target that its draws are probably on another
+    scale.
+    """
     joint = estimated.joint
     errors = joint.standard_error
     if not (joint.values > _FAR * errors).all() or not (errors > 0.0).all():
@@ -204,7 +239,8 @@ def far_target(estimated: Estimated) -> Findings:
     ratio = float((joint.values / errors).min())
     return Findings(
         (
-            f"every model is at least {ratio:.0f} standard errors from the target: the draws may be on another scale "
+            f"every model is at least {ratio:.0f} standard errors from the target: the draws "
+            f"may be on another scale "
             "than the density; give the unconstrained parameters, such as log sigma for sigma",
         )
     )
@@ -233,21 +269,25 @@ def check_clusters(estimated: Estimated) -> Findings:
         return Findings()
     small, steps = apart
     note = (
-        f"the data fall into clusters ({100 * small:.0f}% and {100 * (1.0 - small):.0f}% of the rows, "
-        f"{steps:.0f} times further apart than neighbours), whose weights KSD hardly sees: a model with wrong weights "
+        f"the data fall into clusters ({100 * small:.0f}% and {100 * (1.0 - small):.0f}% of "
+        f"the rows, "
+        f"{steps:.0f} times further apart than neighbours), whose weights KSD hardly sees: a "
+        f"model with wrong weights "
         "passes; compare the weights of the clusters by other means"
     )
     return Findings((note,))
 
 
 def separated_clusters(x: Array) -> tuple[float, float] | None:
-    """The widest gap between rows (n, d) with at least 5% of them on either side, if it is wide.
+    """The widest gap between rows (n, d) with at least 5% of them on either side, if it is
+    wide.
 
-    Returns the fraction of the rows on the smaller side, and the gap in units of the usual step between neighbours.
+    Returns the fraction of the rows on the smaller side, and the gap in units of the usual
+    step between neighbours.
 
-    Gaps are edges of the minimum spanning tree, which joins every row to the others by the shortest steps; a gap is
-    wide from four times the 90% point of all its edges, and of those on the smaller side: rows of a tail are far from
-    each other, too.
+    Gaps are edges of the minimum spanning tree, which joins every row to the others by the
+    shortest steps; a gap is wide from four times the 90% point of all its edges, and of
+    those on the smaller side: rows of a tail are far from each other, too.
 
     >>> rng = np.random.default_rng(0)
     >>> separated_clusters(rng.normal(size=(300, 2))) is None
@@ -280,7 +320,8 @@ def separated_clusters(x: Array) -> tuple[float, float] | None:
 def _spanning_tree(distances: Array) -> tuple[Array, Rows, Mask]:
     """The edges of the minimum spanning tree (Prim's algorithm).
 
-    Returns their lengths, the row that each leads to, and for each a mask of the rows beyond it.
+    Returns their lengths, the row that each leads to, and for each a mask of the rows beyond
+    it.
     """
     count = len(distances)
     nearest = distances[0].copy()
@@ -324,7 +365,8 @@ def check_symmetry(estimated: Estimated) -> Findings:
         return Findings()
     whose = "scores are" if len(wrong) > 1 else "score is"
     note = (
-        f"{listed(wrong, quote=str)}: the {whose} the gradient of no log density (the Jacobian is not symmetric), so "
+        f"{listed(wrong, quote=str)}: the {whose} the gradient of no log density (the "
+        f"Jacobian is not symmetric), so "
         "KSD compares what no density has; relfit.check_score gives details"
     )
     return Findings((note,))
@@ -353,7 +395,8 @@ class _Probe:
                 if first is None or _agree(first, np.zeros(len(self.x))):
                     return True
                 second = self._crossed(density, 2.0)
-        except Exception:  # noqa: BLE001  (a function that accepts only the rows it was made for can raise anything)
+        # A function that accepts only the rows it was made for can raise anything.
+        except Exception:  # noqa: BLE001
             return True
         if second is None or not (np.isfinite(first).all() and np.isfinite(second).all()):
             return True
@@ -365,22 +408,30 @@ class _Probe:
         v = self.v
         w = self.w
         h = widen * np.finfo(float).eps ** (1.0 / 3.0)
-        scores = density.raw_scores(np.concatenate([x + h * w, x - h * w, x + h * v, x - h * v]))
+        scores = density.raw_scores(
+            np.concatenate([x + h * w, x - h * w, x + h * v, x - h * v])
+        )
         if scores.dtype.itemsize < 8:
             return None
         ahead, behind, up, down = scores.reshape(4, *x.shape)
-        return np.stack([(v * (ahead - behind)).sum(axis=1), (w * (up - down)).sum(axis=1)]) / (2.0 * h)
+        return np.stack([(v * (ahead - behind)).sum(axis=1), (w * (up - down)).sum(axis=1)]) / (
+            2.0 * h
+        )
 
 
 def _agree(values: Array, change: Array) -> bool:
-    """Whether the two rows of values (2, n) agree in most places, but for how much they `change` with the step (n,)."""
+    """Whether the two rows of values (2, n) agree in most places, but for how much they
+    `change` with the step (n,).
+    """
     size = float(np.sqrt(np.square(values).mean()))
     allowed = _ASYMMETRIC * size + 10.0 * np.maximum(change, np.median(change))
     return bool((np.abs(values[0] - values[1]) <= allowed).mean() >= 0.5)
 
 
 def likelihood_at_hand(compared: Compared) -> Findings:
-    """A note if KSD was the default, left a model undecided, and all densities are normalised."""
+    """A note if KSD was the default, left a model undecided, and all densities are
+    normalised.
+    """
     plan = compared.plan
     densities = plan.data.densities
     if compared.asked != "auto" or plan.measure != "ksd":
@@ -391,5 +442,8 @@ def likelihood_at_hand(compared: Compared) -> Findings:
     if not undecided or not normalised or known:
         return Findings()
     return Findings(
-        (f"all densities are normalised: {_LIKELIHOOD} can compare them too, and may decide what KSD leaves open",)
+        (
+            f"all densities are normalised: {_LIKELIHOOD} can compare them too, and may decide "
+            f"what KSD leaves open",
+        )
     )

@@ -1,4 +1,6 @@
-"""Does a verdict depend on the kernel's bandwidth, or on the seed of a test that selects the best model at random?"""
+"""Does a verdict depend on the kernel's bandwidth, or on the seed of a test that selects the
+best model at random?
+"""
 
 from __future__ import annotations
 
@@ -43,18 +45,23 @@ from relfit.util.text import listed, quoted
 
 # The multiples of the bandwidth in which a verdict should stay what it is, in words.
 NEAR = {0.5: "half", 2.0: "twice"}
-# Columns from which on the report computes distances once for all bandwidths: they cost more than kernel values do.
+# Columns from which on the report computes distances once for all bandwidths: they cost more
+# than kernel values do.
 SHARED_COLUMNS = 128
-# The longest that all pairs of rows may take one core, in seconds. It does not depend on the machine's cores.
+# The longest that all pairs of rows may take one core, in seconds. It does not depend on the
+# machine's cores.
 LONGEST = 2.0
-# P-values at another bandwidth that are approximated must differ from the level by this factor to count.
+# P-values at another bandwidth that are approximated must differ from the level by this factor
+# to count.
 LEEWAY = 1.5
 # The most models that the note names.
 _MOST_NAMES = 4
-# Draws of a random selection, and the probability of another model from which on the reader is told.
+# Draws of a random selection, and the probability of another model from which on the reader is
+# told.
 _DRAWS = 500
 _OFTEN = 0.1
-# Grades without a finding are one class: which of several good models comes first changes easily.
+# Grades without a finding are one class: which of several good models comes first changes
+# easily.
 _NO_FINDING = "not shown to be worse"
 _CLASSES = {WORSE.name: 1, CLEARLY_WORSE.name: 2}
 
@@ -82,14 +89,18 @@ class Sensitivity:
         first = self.results[0][0].names
         grades = [of_decision(decision, self.alpha)[i] for _, decision in self.results]
         # A copy of the best one is not the best itself.
-        return tuple(SAME.name if grade == BEST.name and name != first[i] else grade for grade in grades)
+        return tuple(
+            SAME.name if grade == BEST.name and name != first[i] else grade for grade in grades
+        )
 
     def kinds(self, name: str) -> tuple[str, ...]:
         """For every factor the kind of its grade."""
         return tuple(GRADES[grade].kind for grade in self.grades(name))
 
     def ratios(self, name: str) -> tuple[float, ...]:
-        """For every factor the model's difference to the best over its standard error; 0 where it has none."""
+        """For every factor the model's difference to the best over its standard error; 0
+        where it has none.
+        """
         i = self._index(name)
         ratios = []
         for joint, decision in self.results:
@@ -102,10 +113,16 @@ class Sensitivity:
         """The models whose verdict is not the same from half the length to twice it."""
         near = [k for k, factor in enumerate(self.factors) if min(NEAR) <= factor <= max(NEAR)]
         names = [*self.results[0][0].names, *self.copies]
-        return [name for name in names if len({_CLASSES.get(self.grades(name)[k], 0) for k in near}) > 1]
+        return [
+            name
+            for name in names
+            if len({_CLASSES.get(self.grades(name)[k], 0) for k in near}) > 1
+        ]
 
     def remark(self, name: str) -> str | None:
-        """What the verdict becomes at half or twice the bandwidth, where it changes; otherwise None."""
+        """What the verdict becomes at half or twice the bandwidth, where it changes;
+        otherwise None.
+        """
         grades = dict(zip(self.factors, self.grades(name), strict=True))
         return remark(grades[1.0], {factor: grades[factor] for factor in NEAR})
 
@@ -114,7 +131,8 @@ class Sensitivity:
 
 
 def remark(used: str, others: Mapping[float, str]) -> str | None:
-    """What a verdict becomes at other multiples of the bandwidth, where it changes; otherwise None.
+    """What a verdict becomes at other multiples of the bandwidth, where it changes;
+    otherwise None.
 
     >>> remark("no evidence", {0.5: "best", 2.0: "clearly worse"})
     'clearly worse at twice the bandwidth'
@@ -122,23 +140,31 @@ def remark(used: str, others: Mapping[float, str]) -> str | None:
     differ = {NEAR[factor]: grade for factor, grade in others.items() if changes(used, grade)}
     if len(differ) == 2 and len(set(differ.values())) == 1:
         return f"{differ['half']} at half and twice the bandwidth"
-    return ", ".join(f"{grade} at {word} the bandwidth" for word, grade in differ.items()) or None
+    return (
+        ", ".join(f"{grade} at {word} the bandwidth" for word, grade in differ.items()) or None
+    )
 
 
 def changes(one: str, other: str) -> bool:
     """True if two grades differ in what was found: "best" and "no evidence" only change places.
 
-    >>> changes("best", "no evidence"), changes("best", "worse"), changes("worse", "clearly worse")
+    >>> (
+    ...     changes("best", "no evidence"),
+    ...     changes("best", "worse"),
+    ...     changes("worse", "clearly worse"),
+    ... )
     (False, True, True)
     """
     return _CLASSES.get(one, 0) != _CLASSES.get(other, 0)
 
 
-# ── the check of every comparison ────────────────────────────────────────────────────────────────
+# ── the check of every comparison ─────────────────────────────────────────────────────────────
 
 
 def check_bandwidth(compared: Compared) -> Findings:
-    """A note, and the field `robust_to_bandwidth`, on verdicts that change at half or twice the bandwidth."""
+    """A note, and the field `robust_to_bandwidth`, on verdicts that change at half or twice
+    the bandwidth.
+    """
     plan = compared.plan
     criteria = compared.criteria
     # A margin is in the units of the discrepancy with this bandwidth.
@@ -166,7 +192,9 @@ def check_bandwidth(compared: Compared) -> Findings:
     return Findings(_notes(plan, found), fields={"robust_to_bandwidth": robust})
 
 
-def _near_grades(compared: Compared, joint: JointEstimate, selection: JointEstimate | None) -> tuple[str, ...]:
+def _near_grades(
+    compared: Compared, joint: JointEstimate, selection: JointEstimate | None
+) -> tuple[str, ...]:
     """The grades at another bandwidth."""
     test = compared.test
     criteria = compared.criteria
@@ -183,14 +211,18 @@ def _said(grade: str) -> str:
 def grades_without_draws(
     joint: JointEstimate, decision: Decision, near: JointEstimate, criteria: Criteria
 ) -> tuple[str, ...]:
-    """The grades of the best set from an estimate with another bandwidth, from those of the decision.
+    """The grades of the best set from an estimate with another bandwidth, from those of the
+    decision.
 
-    The p-value of T, a model's largest ratio of a difference to its standard error, lies between Φ(−T) and so many
-    times that as there are hypotheses. How many times it is is known from the decision, and hardly depends on the
-    bandwidth. Findings that are within a factor of `LEEWAY` of the level stay what they are.
+    The p-value of T, a model's largest ratio of a difference to its standard error, lies
+    between Φ(−T) and so many times that as there are hypotheses. How many times it is is
+    known from the decision, and hardly depends on the bandwidth. Findings that are within a
+    factor of `LEEWAY` of the level stay what they are.
     """
     used = of_decision(decision, criteria.alpha)
-    pvalue = decisive_pvalue(np.exp(decision.log_pvalue), decision.adjusted_pvalue, decision.correction)
+    pvalue = decisive_pvalue(
+        np.exp(decision.log_pvalue), decision.adjusted_pvalue, decision.correction
+    )
     own = _tails(joint, criteria.margin)
     other = _tails(near, criteria.margin)
     hypotheses = len(used) ** 2
@@ -204,16 +236,23 @@ def grades_without_draws(
     nothing = np.zeros(len(used), dtype=bool)
     pvalues = moved(pvalue), moved(decision.simultaneous_pvalue)
     found = [
-        graded(best, *pvalues, alpha, None, nothing) for alpha in (criteria.alpha / LEEWAY, criteria.alpha * LEEWAY)
+        graded(best, *pvalues, alpha, None, nothing)
+        for alpha in (criteria.alpha / LEEWAY, criteria.alpha * LEEWAY)
     ]
     return tuple(
-        strict if _class(strict) > _class(mine) else lenient if _class(lenient) < _class(mine) else mine
+        strict
+        if _class(strict) > _class(mine)
+        else lenient
+        if _class(lenient) < _class(mine)
+        else mine
         for mine, strict, lenient in zip(used, *found, strict=True)
     )
 
 
 def _tails(joint: JointEstimate, margin: float) -> Array:
-    """(l,) Φ(−T), T being each model's largest ratio of a difference, less the margin, to its standard error."""
+    """(l,) Φ(−T), T being each model's largest ratio of a difference, less the margin, to
+    its standard error.
+    """
     return np.asarray(ndtr(-differences(joint, margin).ratio.max(axis=1, initial=-math.inf)))
 
 
@@ -221,8 +260,12 @@ def _class(grade: str) -> int:
     return _CLASSES.get(grade, 0)
 
 
-def pair_findings(plan: Plan, data: Data, worse: bool, decide: Callable[[JointEstimate], bool]) -> Findings:
-    """The same for a fixed pair: `decide` says whether the first model is worse, from an estimate."""
+def pair_findings(
+    plan: Plan, data: Data, worse: bool, decide: Callable[[JointEstimate], bool]
+) -> Findings:
+    """The same for a fixed pair: `decide` says whether the first model is worse, from an
+    estimate.
+    """
     if not is_affordable(plan):
         return Findings()
     try:
@@ -245,7 +288,9 @@ def _notes(plan: Plan, found: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def bandwidth_note(found: Mapping[str, str], *, held_out: bool, rows: int | None = None) -> str:
-    """The sentence on the verdicts that change, from so many rows of each sample; None is all of them."""
+    """The sentence on the verdicts that change, from so many rows of each sample; None is
+    all of them.
+    """
     shown = [f"{quoted(name)} is {text}" for name, text in list(found.items())[:_MOST_NAMES]]
     more = len(found) - len(shown)
     if more:
@@ -254,33 +299,50 @@ def bandwidth_note(found: Mapping[str, str], *, held_out: bool, rows: int | None
     how = 'on held-out rows (kernel="select")' if held_out else "on other data"
     where = "" if rows is None else f"by {rows:,} rows of each sample, "
     return (
-        f"{where}{'; '.join(shown)}: the {whose} on {listed(list(found)[:_MOST_NAMES])}{' and others' if more else ''} "
+        f"{where}{'; '.join(shown)}: the {whose} on "
+        f"{listed(list(found)[:_MOST_NAMES])}{' and others' if more else ''} "
         f"may hold for this kernel only; choose the bandwidth before the comparison, or {how}"
     )
 
 
 def is_affordable(plan: Plan) -> bool:
-    """True if other bandwidths can be tried, and all pairs of rows take one core two seconds at most."""
+    """True if other bandwidths can be tried, and all pairs of rows take one core two seconds
+    at most.
+    """
     data = plan.data
     estimate = plan.estimate
-    if not isinstance(estimate.estimator, Complete) or plan.at_locations is not None or estimate.locations is not None:
+    if (
+        not isinstance(estimate.estimator, Complete)
+        or plan.at_locations is not None
+        or estimate.locations is not None
+    ):
         return False
     if data.likelihood or scaled(estimate.kernel, 1.0) is None:
         return False
     pairs = pair_count(len(data.reference), [len(x) for x in data.samples.values()])
     columns = int(data.reference.shape[1])
-    seconds = complete_seconds(pairs, columns, plan.kind.right_hand_sides(data)) * usable_cores()
+    seconds = (
+        complete_seconds(pairs, columns, plan.kind.right_hand_sides(data)) * usable_cores()
+    )
     return seconds <= LONGEST
 
 
 def near_estimates(plan: Plan, data: Data) -> list[JointEstimate]:
-    """The estimates at half and at twice the bandwidth, in single precision where that is exact enough."""
+    """The estimates at half and at twice the bandwidth, in single precision where that is
+    exact enough.
+    """
     estimate = plan.estimate
-    kernels = [kernel for factor in NEAR if (kernel := scaled(estimate.kernel, factor)) is not None]
-    runtime = replace(estimate.runtime, executor=None, scheduler=None, checkpoint=None, progress=None)
+    kernels = [
+        kernel for factor in NEAR if (kernel := scaled(estimate.kernel, factor)) is not None
+    ]
+    runtime = replace(
+        estimate.runtime, executor=None, scheduler=None, checkpoint=None, progress=None
+    )
     if data.device is None:
         runtime = replace(runtime, backend=NumpyBackend("single"))
-    return estimates_at(data, replace(estimate, runtime=runtime), kernels, shared=data.device is None)
+    return estimates_at(
+        data, replace(estimate, runtime=runtime), kernels, shared=data.device is None
+    )
 
 
 def estimates_at(
@@ -304,26 +366,38 @@ def estimates_at(
     return [found[kernel] for kernel in kernels]
 
 
-# ── other bandwidths in full, for the report ─────────────────────────────────────────────────────
+# ── other bandwidths in full, for the report ──────────────────────────────────────────────────
 
 
 def sensitivity(
-    data: Data, estimate: EstimateSettings, test: Test, criteria: Criteria, factors: Sequence[float]
+    data: Data,
+    estimate: EstimateSettings,
+    test: Test,
+    criteria: Criteria,
+    factors: Sequence[float],
 ) -> Sensitivity:
     """The same test of these data for several multiples of the kernel's length.
 
-    It shows how far the answer depends on the bandwidth. It is no way to choose one: a bandwidth chosen because of what
-    these data say about the models makes the p-values wrong.
+    It shows how far the answer depends on the bandwidth. It is no way to choose one: a
+    bandwidth chosen because of what these data say about the models makes the p-values
+    wrong.
     """
-    kernels = [kernel for factor in factors if (kernel := scaled(estimate.kernel, factor)) is not None]
+    kernels = [
+        kernel for factor in factors if (kernel := scaled(estimate.kernel, factor)) is not None
+    ]
     shared = data.reference.shape[1] >= SHARED_COLUMNS
     testing = remembering(data)
     selections: list[Any] = [None] * len(kernels)
     if test.split is not None:
         selecting, testing = split(testing, test.split, estimate.dependence, estimate.seed)
         selections = estimates_at(selecting, estimate, kernels, shared=shared)
-    joints = [test.prepared(joint) for joint in estimates_at(testing, estimate, kernels, shared=shared)]
-    decided = [test.decide(each, criteria, by) for each, by in zip(joints, selections, strict=True)]
+    joints = [
+        test.prepared(joint)
+        for joint in estimates_at(testing, estimate, kernels, shared=shared)
+    ]
+    decided = [
+        test.decide(each, criteria, by) for each, by in zip(joints, selections, strict=True)
+    ]
     lengths = tuple(kernel.length for kernel in kernels)
     results = tuple(zip(joints, decided, strict=True))
     return Sensitivity(tuple(factors), lengths, results, data.copies, criteria.alpha)
@@ -333,33 +407,52 @@ def scaled(kernel: Kernel, factor: float) -> Kernel | None:
     """The kernel with every length multiplied by the factor; None where it has no length.
 
     >>> from relfit.kernels.standard import Gaussian, IMQ, Polynomial
-    >>> scaled(Gaussian(2.0), 0.5), scaled(Gaussian(1.0) + IMQ(), 3.0), scaled(Polynomial(), 2.0)
+    >>> (
+    ...     scaled(Gaussian(2.0), 0.5),
+    ...     scaled(Gaussian(1.0) + IMQ(), 3.0),
+    ...     scaled(Polynomial(), 2.0),
+    ... )
     (Gaussian(bandwidth=1.0), Sum(terms=(Gaussian(bandwidth=3.0), IMQ(scale=3.0, exponent=-0.5))), None)
-    """
+    """  # noqa: E501
     check_positive("factors", factor)
     if isinstance(kernel, Sum):
         terms = [scaled(term, factor) for term in kernel.terms]
-        return Sum(tuple(term for term in terms if term is not None)) if None not in terms else None
+        return (
+            Sum(tuple(term for term in terms if term is not None))
+            if None not in terms
+            else None
+        )
     if isinstance(kernel, Tilted):
         inner = scaled(kernel.kernel, factor)
         return None if inner is None else replace(kernel, kernel=inner)
     if not isinstance(kernel, ScaledKernel):
         return None
-    changed: dict[str, Any] = {kernel.length_field: factor * float(getattr(kernel, kernel.length_field))}
+    changed: dict[str, Any] = {
+        kernel.length_field: factor * float(getattr(kernel, kernel.length_field))
+    }
     return replace(kernel, **changed)
 
 
 def with_scores_kept(plan: Plan) -> Plan:
     """The plan with densities that keep their scores, if `check_bandwidth` needs them again."""
-    if plan.data.kind == "samples" or plan.estimate.folder is not None or not is_affordable(plan):
+    if (
+        plan.data.kind == "samples"
+        or plan.estimate.folder is not None
+        or not is_affordable(plan)
+    ):
         return plan
     return replace(plan, data=remembering(plan.data))
 
 
 def remembering(data: Data) -> Data:
     """The data with densities that are asked only once for their scores at the same rows."""
-    models = {name: _remembering(each) if isinstance(each, Density) else each for name, each in data.models.items()}
-    return replace(data, models=models, target=None if data.target is None else _remembering(data.target))
+    models = {
+        name: _remembering(each) if isinstance(each, Density) else each
+        for name, each in data.models.items()
+    }
+    return replace(
+        data, models=models, target=None if data.target is None else _remembering(data.target)
+    )
 
 
 def _remembering(density: Density) -> Density:
@@ -374,7 +467,7 @@ def _remembering(density: Density) -> Density:
     return Density(score=score, dim=density.dim)
 
 
-# ── another seed ─────────────────────────────────────────────────────────────────────────────────
+# ── another seed ──────────────────────────────────────────────────────────────────────────────
 
 
 def check_choice(compared: Compared) -> Findings:
@@ -388,14 +481,17 @@ def check_choice(compared: Compared) -> Findings:
     if not is_often(chance):
         return Findings()
     note = (
-        f"another seed would select another model than {quoted(best)} with probability about {chance:.0%}, because "
-        f'test="{test.name}" selects at random: report the seed, or use test="best-set", which selects no model'
+        f"another seed would select another model than {quoted(best)} with probability about "
+        f"{chance:.0%}, because "
+        f'test="{test.name}" selects at random: report the seed, or use test="best-set", '
+        f"which selects no model"
     )
     return Findings((note,))
 
 
 def chance_of_another(joint: JointEstimate, best: str, seed: int) -> float:
-    """About how often another seed of carving, which adds noise to the estimates, selects another model than this one.
+    """About how often another seed of carving, which adds noise to the estimates, selects
+    another model than this one.
 
     >>> import numpy as np
     >>> chance_of_another(JointEstimate(("a", "b"), [0.0, 9.0], np.eye(2)), "a", 0)

@@ -1,4 +1,6 @@
-"""The command line. Nothing large is imported before `main` runs, so that any interrupt is one quiet line."""
+"""The command line. Nothing large is imported before `main` runs, so that any interrupt is
+one quiet line.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 # What ends a command early: Ctrl-C, a cancelled job, a closed terminal.
-_SIGNALS: dict[str, Any] = {"SIGINT": signal.default_int_handler, "SIGTERM": signal.SIG_DFL, "SIGHUP": signal.SIG_DFL}
+_SIGNALS: dict[str, Any] = {
+    "SIGINT": signal.default_int_handler,
+    "SIGTERM": signal.SIG_DFL,
+    "SIGHUP": signal.SIG_DFL,
+}
 INTERNAL_ERROR = 70
 # Seconds that a command which a signal ended may take to clean up.
 _MOST_SECONDS = 2.0
@@ -32,7 +38,8 @@ def main(args: Sequence[str] | None = None) -> int:
         for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
             # Closed by whoever started us: nobody reads what is written.
             if getattr(sys, name) is None:
-                setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  (open until the end)
+                # Open until the end.
+                setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
         from relfit.cli.commands import load, run
 
         load(args)
@@ -54,19 +61,22 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 class _Interrupt(KeyboardInterrupt):
-    """Python forgets the exit status, and dies of SIGINT, once a KeyboardInterrupt itself has left `exec("...")`.
+    """Python forgets the exit status, and dies of SIGINT, once a KeyboardInterrupt itself
+    has left `exec("...")`.
 
     Libraries run such code while they are imported: every dataclass does.
     """
 
 
 class _Signals:
-    """Signals as KeyboardInterrupt, so that what was started is ended and what was written temporarily is removed.
+    """Signals as KeyboardInterrupt, so that what was started is ended and what was written
+    temporarily is removed.
 
-    While `importing` there is nothing to clean up, and modules that are half imported would complain: the process ends
-    at once. Only the main thread may set handlers, and a signal that is ignored, as under nohup, stays ignored.
-    A library may swallow the interrupt, or leave a thread that the interpreter waits for: in its
-    `own_process`, a command is over after some seconds even so.
+    While `importing` there is nothing to clean up, and modules that are half imported would
+    complain: the process ends at once. Only the main thread may set handlers, and a signal
+    that is ignored, as under nohup, stays ignored. A library may swallow the interrupt, or
+    leave a thread that the interpreter waits for: in its `own_process`, a command is over
+    after some seconds even so.
     """
 
     def __init__(self, own_process: bool) -> None:
@@ -74,8 +84,16 @@ class _Signals:
         self.came = 0
         self.said = False
         self.own_process = own_process
-        usual = {getattr(signal, name): handler for name, handler in _SIGNALS.items() if hasattr(signal, name)}
-        self.replaced = {number: handler for number, handler in usual.items() if signal.getsignal(number) == handler}
+        usual = {
+            getattr(signal, name): handler
+            for name, handler in _SIGNALS.items()
+            if hasattr(signal, name)
+        }
+        self.replaced = {
+            number: handler
+            for number, handler in usual.items()
+            if signal.getsignal(number) == handler
+        }
         try:
             for number in self.replaced:
                 signal.signal(number, self._stop)
@@ -106,6 +124,10 @@ class _Signals:
         """Say once that a signal ended the command; the exit status that shells give it."""
         if not self.said:
             self.said = True
-            how = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
+            how = (
+                "interrupted"
+                if number == signal.SIGINT
+                else f"ended by {signal.Signals(number).name}"
+            )
             complain(f"relfit: {how}")
         return 128 + number

@@ -1,8 +1,9 @@
 """The list of commands, and how their errors are shown.
 
-A command called "name" is the function ``name_command`` in a file of this folder. Exit status: 0 done, 1 a negative
-answer (the gated model is worse), 2 bad input or no answer, 3 an inconclusive gate where non-inferiority is required,
-70 a defect of relfit, 130 interrupted, 129 and 143 ended by SIGHUP and SIGTERM.
+A command called "name" is the function ``name_command`` in a file of this folder. Exit
+status: 0 done, 1 a negative answer (the gated model is worse), 2 bad input or no answer, 3
+an inconclusive gate where non-inferiority is required, 70 a defect of relfit, 130
+interrupted, 129 and 143 ended by SIGHUP and SIGTERM.
 """
 
 from __future__ import annotations
@@ -22,10 +23,23 @@ from relfit.util.files import forget_read
 from relfit.util.streams import complain
 from relfit.util.text import visible
 
-DONE, BAD_INPUT = 0, 2
+DONE = 0
+BAD_INPUT = 2
 # In the order of the help page, and the files of those that are not in one of their own name.
 COMMANDS = (
-    *("compare", "losses", "evals", "monitor", "pair", "plan", "report", "rerun", "features", "demo", "reproduce"),
+    *(
+        "compare",
+        "losses",
+        "evals",
+        "monitor",
+        "pair",
+        "plan",
+        "report",
+        "rerun",
+        "features",
+        "demo",
+        "reproduce",
+    ),
     "doctor",
 )
 FILES = {"pair": "compare", "rerun": "report"}
@@ -52,7 +66,9 @@ class _Commands(click.Group):
         typed = args[0]
         close = get_close_matches(typed.lower(), COMMANDS, 1)
         if typed not in COMMANDS and close and not typed.startswith("-"):
-            raise click.UsageError(f"No such command '{typed}'. Did you mean 'relfit {close[0]}'?", ctx)
+            raise click.UsageError(
+                f"No such command '{typed}'. Did you mean 'relfit {close[0]}'?", ctx
+            )
         return super().resolve_command(ctx, args)
 
 
@@ -60,7 +76,8 @@ class _Commands(click.Group):
     cls=_Commands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="\b\nTry it:    relfit demo\nYour data: relfit compare data.npy large.npy tuned.npy --html report.html",
+    epilog="\b\nTry it:    relfit demo\nYour data: relfit compare data.npy large.npy "
+    "tuned.npy --html report.html",
 )
 @click.version_option(__version__, message="relfit %(version)s")
 @click.pass_context
@@ -71,7 +88,9 @@ def cli(ctx: click.Context) -> None:
 
 
 def load(args: Sequence[str] | None = None) -> None:
-    """Import the command; the first one typed, because click answers an interrupt with an empty line of its own."""
+    """Import the command; the first one typed, because click answers an interrupt with an
+    empty line of its own.
+    """
     for name in [name for name in _typed(args)[:1] if name in COMMANDS]:
         importlib.import_module(f"relfit.cli.{FILES.get(name, name)}")
 
@@ -123,8 +142,11 @@ def _typed(args: Sequence[str] | None) -> list[str]:
 
 
 def _with_option(message: str, typed: Sequence[str]) -> str:
-    """An error of the library with the options that were typed in the place of its arguments."""
-    argument, command = message.partition(":")[0], _command(typed)
+    """An error of the library with the options that were typed in the place of its
+    arguments.
+    """
+    argument = message.partition(":")[0]
+    command = _command(typed)
     if command is None:
         return message
     message = in_options(message, command)
@@ -133,7 +155,9 @@ def _with_option(message: str, typed: Sequence[str]) -> str:
     options = option_names(command)
     clustered = any(word.startswith("--cluster") for word in typed)
     options["executor"] = "--cluster" if clustered else options.get("workers", "executor")
-    return options[argument] + message.removeprefix(argument) if argument in options else message
+    return (
+        options[argument] + message.removeprefix(argument) if argument in options else message
+    )
 
 
 def _command(typed: Sequence[str]) -> click.Command | None:

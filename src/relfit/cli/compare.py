@@ -11,7 +11,14 @@ import numpy as np
 
 from relfit.api import compare_pair, compare_with_data
 from relfit.cli import options
-from relfit.cli.inputs import ITEMS, REFERENCE, check_inputs, named_models, read_inputs, read_items
+from relfit.cli.inputs import (
+    ITEMS,
+    REFERENCE,
+    check_inputs,
+    named_models,
+    read_inputs,
+    read_items,
+)
 from relfit.cli.outputs import (
     GATE_REQUIRE,
     SHOW,
@@ -50,17 +57,25 @@ from relfit.util.text import listed
     SHOW,
     *ITEMS,
 )
-@section("Test", options.TEST, options.ALPHA, options.MARGIN, options.CORRECTION, options.SELECT_FRACTION)
+@section(
+    "Test",
+    options.TEST,
+    options.ALPHA,
+    options.MARGIN,
+    options.CORRECTION,
+    options.SELECT_FRACTION,
+)
 @gate_options
 @options.data_options
 def compare_command(reference: str, models: Sequence[str], **params: Any) -> int:
     """Decide which MODELs are worse than the best one.
 
-    REFERENCE holds the data, each MODEL a sample of that model, one row per item: SUFFIXES; file.npz:name is one of
-    several arrays. A folder of Parquet files is one table.
+    REFERENCE holds the data, each MODEL a sample of that model, one row per item: SUFFIXES;
+    file.npz:name is one of several arrays. A folder of Parquet files is one table.
 
-    Densities, samplers and other Python objects are given as module:object or file.py:object. THIS RUNS THAT CODE:
-    name only files you trust. A density as REFERENCE is a target that samples are compared with.
+    Densities, samplers and other Python objects are given as module:object or
+    file.py:object. THIS RUNS THAT CODE: name only files you trust. A density as REFERENCE is
+    a target that samples are compared with.
     """
     from relfit.report.examples import check_counts
 
@@ -76,10 +91,19 @@ def compare_command(reference: str, models: Sequence[str], **params: Any) -> int
     inputs = read_inputs(reference, named, params)
     if items is not None:
         samples = {REFERENCE: inputs.reference, **inputs.models}
-        check_counts(items, {name: len(rows) for name, rows in samples.items() if isinstance(rows, np.ndarray | Table)})
+        check_counts(
+            items,
+            {
+                name: len(rows)
+                for name, rows in samples.items()
+                if isinstance(rows, np.ndarray | Table)
+            },
+        )
     with running(params) as executor:
         settings = {**options.comparing_options(params, executor), "test": test}
-        result, loaded = compare_with_data(inputs.reference, inputs.models, groups=inputs.groups, **settings)
+        result, loaded = compare_with_data(
+            inputs.reference, inputs.models, groups=inputs.groups, **settings
+        )
     warnings = (*inputs.notes, *result.warnings)
     named_as = valid_text(Path(reference).name)
     result = result.changed(warnings=warnings, command=recorded_command(), reference=named_as)
@@ -90,10 +114,14 @@ def compare_command(reference: str, models: Sequence[str], **params: Any) -> int
         return conclude(result, params, data=(inputs.reference, inputs.models), items=items)
 
 
-compare_command.help = str(compare_command.help).replace("SUFFIXES", listed(SUFFIXES, "or", most=99, quote=str))
+compare_command.help = str(compare_command.help).replace(
+    "SUFFIXES", listed(SUFFIXES, "or", most=99, quote=str)
+)
 
 
-@click.command("pair", cls=SectionedCommand, epilog="\b\nExample:\n  relfit pair human.npy new.npy old.npy")
+@click.command(
+    "pair", cls=SectionedCommand, epilog="\b\nExample:\n  relfit pair human.npy new.npy old.npy"
+)
 @click.argument("reference")
 @click.argument("a")
 @click.argument("b")
@@ -102,7 +130,8 @@ compare_command.help = str(compare_command.help).replace("SUFFIXES", listed(SUFF
     "Test",
     opt(
         "--test",
-        "z is the plain test of the pair; relpsi also conditions on which of the two looks better.",
+        "z is the plain test of the pair; relpsi also conditions on which of the two "
+        "looks better.",
         choices=["z", "relpsi"],
         default="z",
     ),
@@ -111,7 +140,11 @@ compare_command.help = str(compare_command.help).replace("SUFFIXES", listed(SUFF
 )
 @section(
     "Gate for continuous integration",
-    opt("--gate", "Exit with status 1 if A is worse than B (by more than --margin).", is_flag=True),
+    opt(
+        "--gate",
+        "Exit with status 1 if A is worse than B (by more than --margin).",
+        is_flag=True,
+    ),
     GATE_REQUIRE,
 )
 @options.data_options
@@ -130,7 +163,9 @@ def pair_command(reference: str, a: str, b: str, **params: Any) -> int:
     inputs = read_inputs(reference, named, params)
     with running(params) as executor:
         settings = {"groups": inputs.groups, **options.comparing_options(params, executor)}
-        result = compare_pair(inputs.reference, *inputs.models.values(), names=tuple(named), **settings)
+        result = compare_pair(
+            inputs.reference, *inputs.models.values(), names=tuple(named), **settings
+        )
     warnings = worded((*inputs.notes, *result.warnings))
     result = result.changed(warnings=warnings, doubts=worded(result.doubts))
     gate = judge_pair(result, require=params["require"]) if params["gate"] else None
@@ -140,4 +175,7 @@ def pair_command(reference: str, a: str, b: str, **params: Any) -> int:
 def _check_items(params: dict[str, Any]) -> None:
     """Refuse --items where the rows behind them are not shown, or not known."""
     if params["items"] and (params["html_path"] is None or params["rows"] is not None):
-        raise InputError("--items: expected with --html and without --rows, which would mix up rows and items")
+        raise InputError(
+            "--items: expected with --html and without --rows, which would mix "
+            "up rows and items"
+        )

@@ -1,4 +1,6 @@
-"""The command `relfit doctor`: what is installed, which backends work, and a self-test with a known answer."""
+"""The command `relfit doctor`: what is installed, which backends work, and a self-test with
+a known answer.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,16 @@ from relfit.util.libraries import has_cuda, usable_cores
 
 HEALTHY = 0
 BROKEN = 1
-NEEDED = ("numpy", "scipy", "threadpoolctl", "click", "rich", "jinja2", "matplotlib", "contourpy")
+NEEDED = (
+    "numpy",
+    "scipy",
+    "threadpoolctl",
+    "click",
+    "rich",
+    "jinja2",
+    "matplotlib",
+    "contourpy",
+)
 # Package → the name it is imported by, and what it is for.
 OPTIONAL = {
     "pandas": ("pandas", "to_frame()"),
@@ -42,7 +53,8 @@ OPTIONAL = {
     "scikit-learn": ("sklearn", "mixtures and kernel densities as models"),
     "distributed": ("distributed", "Dask clusters"),
 }
-# The known values are those of n rows, half of them at each of two points; q is the kernel's value between the two.
+# The known values are those of n rows, half of them at each of two points; q is the kernel's
+# value between the two.
 ROWS = 20
 Q = math.exp(-0.5)
 # Columns of the rows that times are measured with.
@@ -78,10 +90,12 @@ def findings() -> Iterator[Finding]:
 
 
 def known_mmd() -> tuple[float, float]:
-    """MMD² of two samples of n = 20 rows to n/2 rows at 0 and n/2 at 1, Gaussian kernel, bandwidth 1.
+    """MMD² of two samples of n = 20 rows to n/2 rows at 0 and n/2 at 1, Gaussian kernel,
+    bandwidth 1.
 
-    With q = e^−½ a reference pair has the mean kernel value (9 + 10q)/19. All model rows at 0: 1 + (9 + 10q)/19 −
-    (1 + q) = 9(1 − q)/19. The reference's own rows: 2(9 + 10q)/19 − (1 + q) = −(1 − q)/19; unbiased, hence negative.
+    With q = e^−½ a reference pair has the mean kernel value (9 + 10q)/19. All model rows at
+    0: 1 + (9 + 10q)/19 − (1 + q) = 9(1 − q)/19. The reference's own rows: 2(9 + 10q)/19 − (1
+    + q) = −(1 − q)/19; unbiased, hence negative.
     """
     return 9.0 * (1.0 - Q) / 19.0, -(1.0 - Q) / 19.0
 
@@ -89,8 +103,8 @@ def known_mmd() -> tuple[float, float]:
 def known_ksd() -> float:
     """KSD² of the standard normal to n/2 rows at −½ and n/2 at ½, Gaussian kernel, bandwidth 1.
 
-    The Stein kernel is u(x, y) = k (xy + 1 − 2(x − y)²): 5/4 for equal rows and −5q/4 for others, so that the mean over
-    pairs of rows is (5/4)(9 − 10q)/19.
+    The Stein kernel is u(x, y) = k (xy + 1 − 2(x − y)²): 5/4 for equal rows and −5q/4 for
+    others, so that the mean over pairs of rows is (5/4)(9 − 10q)/19.
     """
     return 1.25 * (9.0 - 10.0 * Q) / 19.0
 
@@ -98,14 +112,22 @@ def known_ksd() -> float:
 def instruction_sets() -> list[str]:
     """The vector instructions that NumPy finds in the processor, by its names for them."""
     simd: Any = np.show_config(mode="dicts")
-    return [name for kind in ("baseline", "found") for name in simd["SIMD Extensions"].get(kind, ())]
+    return [
+        name for kind in ("baseline", "found") for name in simd["SIMD Extensions"].get(kind, ())
+    ]
 
 
 def processor() -> Finding:
-    """Its kind, and whether an x86 processor has AVX-512, without which NumPy's exponential is slow."""
+    """Its kind, and whether an x86 processor has AVX-512, without which NumPy's exponential
+    is slow.
+    """
     kind = platform.machine()
     if kind.lower() in ("x86_64", "amd64"):
-        kind += " with AVX-512" if {"X86_V4", "AVX512F"} & set(instruction_sets()) else " without AVX-512"
+        kind += (
+            " with AVX-512"
+            if {"X86_V4", "AVX512F"} & set(instruction_sets())
+            else " without AVX-512"
+        )
     return Finding("processor", "ok", kind)
 
 
@@ -158,7 +180,9 @@ def self_test() -> Finding:
     shifts = {"right": 0.0, "as good": 0.0, "far off": 1.0}
     models = {name: rng.normal(shift, 1.0, (300, 2)) for name, shift in shifts.items()}
     try:
-        worse = compare(rng.normal(size=(300, 2)), models, rng=0, compute=Compute(backend="numpy")).worse.tolist()
+        worse = compare(
+            rng.normal(size=(300, 2)), models, rng=0, compute=Compute(backend="numpy")
+        ).worse.tolist()
     except Exception as problem:  # noqa: BLE001  (any error is a finding)
         return _broken("self-test", problem)
     if worse != [False, False, True]:
@@ -174,20 +198,32 @@ def _broken(name: str, problem: Exception) -> Finding:
 def doctor_command() -> int:
     """Say what is installed, which backends work, and whether a self-test passes.
 
-    Exit status 0, or 1 if something that is installed does not work. What is absent is optional.
+    Exit status 0, or 1 if something that is installed does not work. What is absent is
+    optional.
     """
-    say(f"relfit {__version__} · Python {platform.python_version()} · {platform.system()} · {usable_cores()} cores")
+    say(
+        f"relfit {__version__} · Python {platform.python_version()} · {platform.system()} · "
+        f"{usable_cores()} cores"
+    )
     broken = False
     for finding in findings():
         say(str(finding))
         broken = broken or finding.state == "broken"
-    say("Something does not work: see “broken” above." if broken else "All that is installed works.")
+    say(
+        "Something does not work: see “broken” above."
+        if broken
+        else "All that is installed works."
+    )
     return BROKEN if broken else HEALTHY
 
 
 def _installed(name: str, module: str, purpose: str, *, optional: bool = False) -> Finding:
     if find_spec(module) is None:
-        return Finding(name, "absent" if optional else "broken", f"for {purpose}" if optional else "not installed")
+        return Finding(
+            name,
+            "absent" if optional else "broken",
+            f"for {purpose}" if optional else "not installed",
+        )
     try:
         number = version(name)
     except PackageNotFoundError:
@@ -200,11 +236,19 @@ def _error(backend: str, device: str) -> float:
 
     def placed(rows: NDArray[np.float64]) -> Any:
         # torch computes where the data are.
-        return import_module("torch").as_tensor(rows, device=device) if device == "cuda" else rows
+        return (
+            import_module("torch").as_tensor(rows, device=device) if device == "cuda" else rows
+        )
 
     reference = np.repeat([0.0, 1.0], ROWS // 2)[:, None]
     samples = {"at 0": placed(np.zeros((ROWS, 1))), "the reference": placed(reference.copy())}
-    options: dict[str, Any] = {"kernel": Gaussian(1.0), "rng": 0, "compute": Compute(backend=backend)}
+    options: dict[str, Any] = {
+        "kernel": Gaussian(1.0),
+        "rng": 0,
+        "compute": Compute(backend=backend),
+    }
     mmd = estimate(placed(reference), samples, **options).values
-    ksd = estimate(placed(reference - 0.5), {"normal": Density(score=lambda x: -x)}, **options).values
+    ksd = estimate(
+        placed(reference - 0.5), {"normal": Density(score=lambda x: -x)}, **options
+    ).values
     return float(np.abs(np.array([*mmd, *ksd]) - np.array([*known_mmd(), known_ksd()])).max())

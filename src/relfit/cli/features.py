@@ -1,4 +1,6 @@
-"""The command `relfit features`: turns images and texts into rows that `relfit compare` takes."""
+"""The command `relfit features`: turns images and texts into rows that `relfit compare`
+takes.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ def listing() -> str:
     lines = []
     for name, entry in EXTRACTORS.items():
         state = "installed" if not entry.missing() else f"not installed: {entry.install}"
-        lines.append(f"{name:{width}}  {entry.kind:6}  {entry.dim:>4}  {entry.about}\n{'':{width}}  {state}")
+        lines.append(
+            f"{name:{width}}  {entry.kind:6}  {entry.dim:>4}  "
+            f"{entry.about}\n{'':{width}}  {state}"
+        )
     return "\n".join(lines)
 
 
@@ -48,21 +53,35 @@ def listing() -> str:
     opt("--field NAME", "In a .jsonl file, the field that holds the text.  [default: text]"),
     opt("--recursive", "Take the files in subfolders too.", is_flag=True),
     opt("--limit N", "Use the first N items only.", type=AT_LEAST_1),
-    opt("--skip-broken", "Leave out items that cannot be decoded, and say how many there were.", is_flag=True),
-    opt("--batch N", "Number of items that are processed at once.", type=AT_LEAST_1, default=32),
-    opt("--weights PATH", "File or folder of the network's weights, if they are not in the usual place."),
     opt(
-        "--device", "Where the network runs; auto uses a CUDA device if there is one.", choices=DEVICES, default="auto"
+        "--skip-broken",
+        "Leave out items that cannot be decoded, and say how many there were.",
+        is_flag=True,
+    ),
+    opt(
+        "--batch N", "Number of items that are processed at once.", type=AT_LEAST_1, default=32
+    ),
+    opt(
+        "--weights PATH",
+        "File or folder of the network's weights, if they are not in the usual place.",
+    ),
+    opt(
+        "--device",
+        "Where the network runs; auto uses a CUDA device if there is one.",
+        choices=DEVICES,
+        default="auto",
     ),
     PROGRESS,
-    flag("--list", lambda: say(listing()), "List the networks, and what is missing to use them."),
+    flag(
+        "--list", lambda: say(listing()), "List the networks, and what is missing to use them."
+    ),
 )
 def features_command(source: str, model: str, output: str, **settings: Any) -> int:
     """Turn images or texts into features, one row each.
 
-    SOURCE is a folder of images or of .txt files, a .txt file (one text per line) or a .jsonl file. A folder whose
-    subfolders hold such files too needs --recursive. After a crash or an interrupt the same command resumes where it
-    stopped. Nothing is downloaded.
+    SOURCE is a folder of images or of .txt files, a .txt file (one text per line) or a
+    .jsonl file. A folder whose subfolders hold such files too needs --recursive. After a
+    crash or an interrupt the same command resumes where it stopped. Nothing is downloaded.
     """
     names = os.path.splitext(output)[0] + ".names.txt"  # noqa: PTH122  (only the ending changes)
     check_outputs({"--output": output, "names of --output": names})
@@ -74,5 +93,8 @@ def features_command(source: str, model: str, output: str, **settings: Any) -> i
     if result.broken:
         shown = ", ".join(repr(name) for name in list(result.broken)[:_SHOWN_BROKEN])
         more = len(result.broken) - _SHOWN_BROKEN
-        say(f"Left out {len(result.broken)} broken: {shown}{f' and {more} more' if more > 0 else ''}.")
+        say(
+            f"Left out {len(result.broken)} broken: "
+            f"{shown}{f' and {more} more' if more > 0 else ''}."
+        )
     return 0

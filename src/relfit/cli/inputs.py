@@ -1,4 +1,6 @@
-"""The inputs of a command: files, of which some columns and rows are used, and Python objects."""
+"""The inputs of a command: files, of which some columns and rows are used, and Python
+objects.
+"""
 
 from __future__ import annotations
 
@@ -42,17 +44,28 @@ from relfit.util.random import stream
 from relfit.util.streams import complain
 from relfit.util.text import listed, quoted
 
-# Before work that takes longer than this, in seconds, the sizes of the inputs and the time are printed.
+# Before work that takes longer than this, in seconds, the sizes of the inputs and the time are
+# printed.
 LONG_RUN = 2.0
 # If all pairs of rows take longer than this, landmarks are suggested.
 SUGGESTED = 60.0
 # Options about a table of scores that the library has under the same names.
-_OF_TABLES = ("item", "model", "score", "stratum", "group", "columns", "drop", "higher_is_better")
+_OF_TABLES = (
+    "item",
+    "model",
+    "score",
+    "stratum",
+    "group",
+    "columns",
+    "drop",
+    "higher_is_better",
+)
 REFERENCE = "reference"
 ITEMS = (
     opt(
         "--items NAME=SOURCE",
-        "Show in the report the images or texts that the rows of NAME, a model or reference, were made from; repeat it "
+        "Show in the report the images or texts that the rows of NAME, a model or reference, "
+        "were made from; repeat it "
         "for each.",
         multiple=True,
     ),
@@ -71,40 +84,68 @@ class Inputs:
 
 
 def read_inputs(reference: Any, models: Mapping[str, Any], params: Mapping[str, Any]) -> Inputs:
-    """Read the columns and rows that the options ask for, from files or objects; print the sizes before a long run."""
-    columns, rows, groups = params["columns"], params.get("rows"), params.get("groups")
+    """Read the columns and rows that the options ask for, from files or objects; print the
+    sizes before a long run.
+    """
+    columns = params["columns"]
+    rows = params.get("rows")
+    groups = params.get("groups")
     in_parts = params.get("memory") is not None
     if rows is not None and params.get("given") is not None:
-        raise InputError("--rows: draws rows of the reference without their covariates (--given); shorten both files")
+        raise InputError(
+            "--rows: draws rows of the reference without their covariates "
+            "(--given); shorten both files"
+        )
     labels: Any = None
     others: Mapping[str | None, Sequence[int]] = {}
     if in_parts:
         for option, value in (("--rows", rows), ("--groups", groups)):
             if value is not None:
-                reason = "expected without --memory, which takes whole files; leave out one of the two"
+                reason = (
+                    "expected without --memory, which takes whole files; leave out one "
+                    "of the two"
+                )
                 raise InputError(f"{option}: {reason}")
     elif groups is not None:
         if rows is not None:
-            raise InputError("--rows: draws single rows, which --groups forbids; shorten the files themselves")
+            raise InputError(
+                "--rows: draws single rows, which --groups forbids; shorten the "
+                "files themselves"
+            )
         labels, others = read_groups(reference, models, groups)
     opened = {name: _opened(source, columns) for name, source in models.items()}
     if in_parts:
         # The files themselves, which are opened under the budget of memory.
         inputs = Inputs(_opened(reference, columns), opened)
-        sizes = Inputs(_mapped(inputs.reference), {name: _mapped(model) for name, model in opened.items()})
-        if params["verbose"] is not False and all(map(_count, (sizes.reference, *sizes.models.values()))):
+        sizes = Inputs(
+            _mapped(inputs.reference), {name: _mapped(model) for name, model in opened.items()}
+        )
+        if params["verbose"] is not False and all(
+            map(_count, (sizes.reference, *sizes.models.values()))
+        ):
             _announce(sizes, params)
         return inputs
     chosen = others if columns is None else {}
-    first, rest, notes = aligned(_opened(reference, columns), opened, chosen, table_options(params))
+    first, rest, notes = aligned(
+        _opened(reference, columns), opened, chosen, table_options(params)
+    )
     # A preset takes rows of numbers as they are.
     plain = params.get("preset") is not None
-    data, samples = _read(first, plain), {name: _read(source, plain) for name, source in rest.items()}
+    data = _read(first, plain)
+    samples = {name: _read(source, plain) for name, source in rest.items()}
     if isinstance(data, Table):
-        # Columns stand in one order now, whatever a model calls those that were selected by their numbers.
-        width, names = len(data.columns), data.names
-        alike = {name for name, x in samples.items() if isinstance(x, Table) and len(x.columns) == width}
-        samples = {name: x.renamed(names) if name in alike else x for name, x in samples.items()}
+        # Columns stand in one order now, whatever a model calls those that were selected by
+        # their numbers.
+        width = len(data.columns)
+        names = data.names
+        alike = {
+            name
+            for name, x in samples.items()
+            if isinstance(x, Table) and len(x.columns) == width
+        }
+        samples = {
+            name: x.renamed(names) if name in alike else x for name, x in samples.items()
+        }
     inputs = Inputs(data, samples, notes, labels)
     if rows is not None:
         inputs = _subsample(inputs, rows, params["seed"], params["dependence"])
@@ -114,19 +155,27 @@ def read_inputs(reference: Any, models: Mapping[str, Any], params: Mapping[str, 
 
 
 def _announce(inputs: Inputs, params: Mapping[str, Any]) -> None:
-    """Say what was read and how long it will take: if asked to, or where a person waits for it."""
-    verbose, seconds = params["verbose"], expected_seconds(inputs, params["estimator"])
+    """Say what was read and how long it will take: if asked to, or where a person waits for
+    it.
+    """
+    verbose = params["verbose"]
+    seconds = expected_seconds(inputs, params["estimator"])
     if seconds > SUGGESTED and params.get("backend") != "numpy" and has_cuda():
         seconds *= usable_cores() / DEVICE_CORES
     if verbose is None and sys.stderr.isatty():
         verbose = seconds > LONG_RUN
     if verbose:
-        named = {"reference": inputs.reference, **{f"model {quoted(name)}": x for name, x in inputs.models.items()}}
+        named = {
+            "reference": inputs.reference,
+            **{f"model {quoted(name)}": x for name, x in inputs.models.items()},
+        }
         for sample, x in named.items():
             if isinstance(x, Table):
                 complain(f"relfit: {sample}: {len(x)} rows × {len(x.columns)} columns")
             elif isinstance(x, np.ndarray) and x.ndim:
-                size = f"{len(x)} rows × {x[:1].size} columns, {x.dtype}, {x.nbytes / 1e6:.3g} MB"
+                size = (
+                    f"{len(x)} rows × {x[:1].size} columns, {x.dtype}, {x.nbytes / 1e6:.3g} MB"
+                )
                 complain(f"relfit: {sample}: {size}")
     where = "" if params.get("cluster") is None else " on this machine alone"
     checkpoint = params.get("checkpoint")
@@ -134,18 +183,28 @@ def _announce(inputs: Inputs, params: Mapping[str, Any]) -> None:
         where += f", less what {quoted(str(checkpoint))} holds already"
     if seconds > SUGGESTED and _takes_landmarks(inputs, params):
         complain(
-            f"relfit: the complete estimate takes about {duration(seconds)}{where}; --estimator auto uses landmarks, "
-            f"in about {duration(expected_seconds(inputs, 'landmarks'))}, where they add at most {LARGEST_ADDED:.0%} "
+            f"relfit: the complete estimate takes about {duration(seconds)}{where}; "
+            f"--estimator auto uses landmarks, "
+            f"in about {duration(expected_seconds(inputs, 'landmarks'))}, where they add at "
+            f"most {LARGEST_ADDED:.0%} "
             "to the variance"
         )
     elif verbose and seconds > LONG_RUN and params["estimator"] != "auto":
-        complain(f"relfit: the {params['estimator']} estimate takes about {duration(seconds)}{where}")
+        complain(
+            f"relfit: the {params['estimator']} estimate takes about {duration(seconds)}{where}"
+        )
 
 
 def _takes_landmarks(inputs: Inputs, params: Mapping[str, Any]) -> bool:
-    """True if the estimate over all pairs of rows was asked for, and landmarks could replace it."""
+    """True if the estimate over all pairs of rows was asked for, and landmarks could replace
+    it.
+    """
     measures = params.get("discrepancy") or "auto"
-    pairs = set((measures,) if isinstance(measures, str) else measures) <= {"auto", "mmd", "ksd"}
+    pairs = set((measures,) if isinstance(measures, str) else measures) <= {
+        "auto",
+        "mmd",
+        "ksd",
+    }
     apart = inputs.groups is None and params.get("dependence") != "chain"
     return params["estimator"] == "complete" and pairs and apart
 
@@ -154,15 +213,23 @@ def table_options(params: Mapping[str, Any]) -> Encode:
     """What the options say about the columns of tables."""
     lists = {name: parse_columns(params.get(name)) or () for name in ("categorical", "drop")}
     names = {name: tuple(map(str, choices)) for name, choices in lists.items()}
-    return Encode(**names, missing=params.get("missing") or "flag", metadata=params.get("metadata"))
+    return Encode(
+        **names, missing=params.get("missing") or "flag", metadata=params.get("metadata")
+    )
 
 
 def read_groups(
     reference: Any, models: Mapping[str, Any], groups: str
 ) -> tuple[dict[str | None, Any] | NDArray[Any], dict[str | None, list[int]]]:
-    """Labels of the rows, from a file of them or from a column of every file, and each file's other columns."""
+    """Labels of the rows, from a file of them or from a column of every file, and each
+    file's other columns.
+    """
     samples = ((None, reference), *models.items())
-    files = {key: source for key, source in samples if isinstance(source, str) and not names_object(source)}
+    files = {
+        key: source
+        for key, source in samples
+        if isinstance(source, str) and not names_object(source)
+    }
     there = os.path.exists(groups)  # noqa: PTH110  (Path.exists raises for names that are too long)
     if there and format_of(Path(groups)) is not None:
         for source in files.values():
@@ -171,25 +238,36 @@ def read_groups(
                 names = read_names(source) or ()
             if groups in (name.strip() for name in names):
                 advice = f"write ./{groups} for the file, or rename one of the two"
-                raise InputError(f"--groups: {groups} is a file, and a column of {source} too; {advice}")
+                raise InputError(
+                    f"--groups: {groups} is a file, and a column of {source} too; {advice}"
+                )
         return read_labels(groups), {}
     try:
         both = {key: split_labels(source, groups) for key, source in files.items()}
     except NoSuchColumn as error:
         missing = f"column, and {groups} is no file of labels" if there else "column or file"
         raise InputError(f"--groups: there is no such {missing}; {error}") from None
-    return {key: labels for key, (labels, _) in both.items()}, {key: others for key, (_, others) in both.items()}
+    return {key: labels for key, (labels, _) in both.items()}, {
+        key: others for key, (_, others) in both.items()
+    }
 
 
 def named_models(models: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     """Name → file, in the order given."""
     if names and len(names) != len(models):
-        raise InputError(f"--name: expected one for each of the {len(models)} models, got {len(names)}")
-    default = [model.rpartition(":")[2] if names_object(model) else name_of(model) for model in models]
+        raise InputError(
+            f"--name: expected one for each of the {len(models)} models, got {len(names)}"
+        )
+    default = [
+        model.rpartition(":")[2] if names_object(model) else name_of(model) for model in models
+    ]
     chosen = [valid_text(name) for name in names or default]
     for name in chosen:
         if chosen.count(name) > 1:
-            raise InputError(f"two models are called {name!r}; tell them apart with --name, once for each model")
+            raise InputError(
+                f"two models are called {name!r}; tell them apart with --name, "
+                f"once for each model"
+            )
     return dict(zip(chosen, models, strict=True))
 
 
@@ -197,13 +275,20 @@ def check_inputs(reference: str, models: Sequence[str]) -> None:
     """Refuse the reference as a model."""
     for model in models:
         if os.path.realpath(model) == os.path.realpath(reference):
-            raise InputError(f"{model}: given both as the reference and as a model; leave it out of the models")
+            raise InputError(
+                f"{model}: given both as the reference and as a model; leave it "
+                f"out of the models"
+            )
 
 
 def expected_seconds(inputs: Inputs, estimator: str) -> float:
     """About how long the estimate takes."""
     arrays = [value for value in inputs.models.values() if _count(value)]
-    sizes = (len(x.columns) if isinstance(x, Table) else x[:1].size for x in (*arrays, inputs.reference) if _count(x))
+    sizes = (
+        len(x.columns) if isinstance(x, Table) else x[:1].size
+        for x in (*arrays, inputs.reference)
+        if _count(x)
+    )
     columns = max(sizes, default=1)
     n = _count(inputs.reference)
     design = ESTIMATORS.get(estimator, Complete)()
@@ -219,7 +304,11 @@ def _opened(source: Any, columns: str | None) -> Any:
 
 def _mapped(source: Any) -> Any:
     """The rows of a .npy file, of which nothing is read yet; anything else as it is."""
-    known = isinstance(source, FileRows) and source.columns is None and str(source.source).endswith(".npy")
+    known = (
+        isinstance(source, FileRows)
+        and source.columns is None
+        and str(source.source).endswith(".npy")
+    )
     return read_rows(source.source) if known else source
 
 
@@ -234,43 +323,79 @@ def _read(source: Any, plain: bool) -> Any:
 def _subsample(inputs: Inputs, rows: int, seed: int, dependence: str) -> Inputs:
     """At most `rows` rows of each, drawn without replacement.
 
-    All models draw from one stream, so that rows made from common random numbers stay together; the reference
-    joins in where its rows are paired with them.
+    All models draw from one stream, so that rows made from common random numbers stay
+    together; the reference joins in where its rows are paired with them.
     """
-    reference, models = inputs.reference, inputs.models
+    reference = inputs.reference
+    models = inputs.models
     if dependence == "chain":
-        raise InputError("--rows: a random choice of rows breaks the order of a chain; shorten the files themselves")
+        raise InputError(
+            "--rows: a random choice of rows breaks the order of a chain; "
+            "shorten the files themselves"
+        )
     together = [*models.values(), *([reference] if dependence == "paired" else [])]
-    lengths = sorted({len(value) for value in together if isinstance(value, np.ndarray | Table)})
+    lengths = sorted(
+        {len(value) for value in together if isinstance(value, np.ndarray | Table)}
+    )
     if dependence in ("shared", "paired") and len(lengths) > 1:
-        raise InputError(f"--rows: --dependence {dependence} expects files of equal length, got {lengths} rows")
+        raise InputError(
+            f"--rows: --dependence {dependence} expects files of equal length, "
+            f"got {lengths} rows"
+        )
 
     def drawn(value: Any, purpose: str) -> Any:
         if _count(value) <= rows:
             return value
         # In order: a mapped file is then read from front to back.
-        return value[np.sort(stream(seed, "rows", purpose).choice(len(value), rows, replace=False))]
+        return value[
+            np.sort(stream(seed, "rows", purpose).choice(len(value), rows, replace=False))
+        ]
 
-    samples = {"the reference": reference, **{f"model {name!r}": value for name, value in models.items()}}
-    cut = [f"{sample} ({_count(value)})" for sample, value in samples.items() if _count(value) > rows]
-    note = (f"{rows} rows drawn at random (--rows, seed {seed}) from {listed(cut, quote=str)}",) if cut else ()
+    samples = {
+        "the reference": reference,
+        **{f"model {name!r}": value for name, value in models.items()},
+    }
+    cut = [
+        f"{sample} ({_count(value)})"
+        for sample, value in samples.items()
+        if _count(value) > rows
+    ]
+    note = (
+        (f"{rows} rows drawn at random (--rows, seed {seed}) from {listed(cut, quote=str)}",)
+        if cut
+        else ()
+    )
     first = drawn(reference, "models" if dependence == "paired" else "reference")
-    return Inputs(first, {name: drawn(value, "models") for name, value in models.items()}, (*inputs.notes, *note))
+    return Inputs(
+        first,
+        {name: drawn(value, "models") for name, value in models.items()},
+        (*inputs.notes, *note),
+    )
 
 
 def _count(value: Any) -> int:
-    return len(value) if isinstance(value, Table) or (isinstance(value, np.ndarray) and value.ndim) else 0
+    return (
+        len(value)
+        if isinstance(value, Table) or (isinstance(value, np.ndarray) and value.ndim)
+        else 0
+    )
 
 
 def names_object(text: str) -> bool:
-    """True if the text names a Python object, ``module:object`` or ``file.py:object``, and not a file.
+    """True if the text names a Python object, ``module:object`` or ``file.py:object``, and
+    not a file.
 
     >>> names_object("models:flow"), names_object("samples.npz:first")
     (True, False)
     """
     head, separator, name = text.rpartition(":")
     # After the suffix of a file, the name is that of one of its arrays.
-    if not separator or not name.isidentifier() or Path(text).exists() or head.lower().endswith(SUFFIXES):
+    if (
+        not separator
+        or not name.isidentifier()
+        or Path(text).exists()
+        or head.lower().endswith(SUFFIXES)
+    ):
         return False
     return head.endswith(".py") or all(part.isidentifier() for part in head.split("."))
 
@@ -289,8 +414,14 @@ def load_object(text: str) -> Any:
             module = importlib.import_module(head)
         except Exception as error:
             file = Path(*head.split(".")).with_suffix(".py")
-            hint = f"; or write {file}:{name}" if isinstance(error, ModuleNotFoundError) and file.is_file() else ""
-            raise InputError(f"{head}: cannot be imported ({type(error).__name__}: {error}){hint}") from error
+            hint = (
+                f"; or write {file}:{name}"
+                if isinstance(error, ModuleNotFoundError) and file.is_file()
+                else ""
+            )
+            raise InputError(
+                f"{head}: cannot be imported ({type(error).__name__}: {error}){hint}"
+            ) from error
     if not hasattr(module, name):
         raise InputError(f"{text}: {head} has no object called {name!r}")
     return getattr(module, name)
@@ -307,7 +438,9 @@ def _run_file(path: Path) -> Any:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise InputError(f"{path}: failed while it ran ({type(error).__name__}: {error})") from error
+        raise InputError(
+            f"{path}: failed while it ran ({type(error).__name__}: {error})"
+        ) from error
     return module
 
 
@@ -315,7 +448,9 @@ def read_scores(table: str, params: Mapping[str, Any]) -> Scores:
     """The scores in the table that these options describe."""
     options = {name: params[name] for name in _OF_TABLES}
     weights = _weights(params["weight"])
-    return scores(table, labels=params["label"], weights=weights, transpose=params["transpose"], **options)
+    return scores(
+        table, labels=params["label"], weights=weights, transpose=params["transpose"], **options
+    )
 
 
 def _weights(pairs: Sequence[str]) -> dict[str, float] | None:
@@ -336,10 +471,14 @@ def read_runs(paths: Any, params: Mapping[str, Any]) -> Scores:
     return read_evals(paths, task=params["task"] or None, **which)
 
 
-def read_items(pairs: Sequence[str], field: str | None, files: Mapping[str, str]) -> dict[str, list[Any]] | None:
-    """NAME=SOURCE pairs as one image file or text per row; `files` says where each sample's rows came from.
+def read_items(
+    pairs: Sequence[str], field: str | None, files: Mapping[str, str]
+) -> dict[str, list[Any]] | None:
+    """NAME=SOURCE pairs as one image file or text per row; `files` says where each sample's
+    rows came from.
 
-    Where `relfit features` left items out, the list of names beside the rows says which are there.
+    Where `relfit features` left items out, the list of names beside the rows says which are
+    there.
     """
     if not pairs:
         return None
@@ -349,12 +488,22 @@ def read_items(pairs: Sequence[str], field: str | None, files: Mapping[str, str]
     for pair in pairs:
         name, separator, source = pair.partition("=")
         if not separator or name not in files:
-            raise InputError(f"--items: expected NAME=SOURCE with the name of a model or {REFERENCE!r}, got {pair!r}")
+            raise InputError(
+                f"--items: expected NAME=SOURCE with the name of a model or "
+                f"{REFERENCE!r}, got {pair!r}"
+            )
         images = Path(source).is_dir() and not any(Path(source).rglob("*.txt"))
-        items = {item.name: item.content for item in list_items(source, "images" if images else "text", field=field)}
+        items = {
+            item.name: item.content
+            for item in list_items(source, "images" if images else "text", field=field)
+        }
         rows = split_key(files[name])[0]
         listed = rows.with_name(f"{rows.stem}.names.txt")
         note_read(listed)
-        kept = listed.read_text(encoding="utf-8").splitlines() if listed.is_file() else list(items)
-        contents[name] = [items[item] for item in kept] if set(kept) <= set(items) else list(items.values())
+        kept = (
+            listed.read_text(encoding="utf-8").splitlines() if listed.is_file() else list(items)
+        )
+        contents[name] = (
+            [items[item] for item in kept] if set(kept) <= set(items) else list(items.values())
+        )
     return contents

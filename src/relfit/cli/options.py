@@ -1,4 +1,6 @@
-"""The options that commands share, made from the fields that describe them, and the values that they stand for."""
+"""The options that commands share, made from the fields that describe them, and the values
+that they stand for.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ _VALUES: dict[str, Mapping[str, Any]] = {
 
 
 def of(record: Any, name: str, *, help: str = "", also: str = "", **more: Any) -> Decorator:
-    """The option of the field of this name; `also` is added to its help, `more` replaces the rest."""
+    """The option of the field of this name; `also` is added to its help, `more` replaces the
+    rest.
+    """
     item = next(each for each in fields(record) if each.name == name)
     text = f"{help or item.metadata['help']} {also}".rstrip()
     return _option(item, text, item.metadata["shown"], **more)
@@ -76,7 +80,9 @@ def of_values(kind: str, **more: Any) -> list[Decorator]:
 
 
 def values_of(kind: str, names: Sequence[str], params: Mapping[str, Any]) -> list[Any]:
-    """The values of these names with their own options; an option of none of them is refused."""
+    """The values of these names with their own options; an option of none of them is
+    refused.
+    """
     own: dict[str, dict[str, Any]] = {name: {} for name in names}
     for item, owners in _own_options(kind):
         value = params.get(item.name)
@@ -86,7 +92,9 @@ def values_of(kind: str, names: Sequence[str], params: Mapping[str, Any]) -> lis
         if not chosen:
             flag = item.metadata["flag"].split()[0]
             which = f"--{kind} {', '.join(owners)}"
-            raise InputError(f"{flag}: belongs to {which}, got {', '.join(names)}; leave it out")
+            raise InputError(
+                f"{flag}: belongs to {which}, got {', '.join(names)}; leave it out"
+            )
         for name in chosen:
             own[name][item.name] = value
     known = _VALUES[kind]
@@ -108,7 +116,9 @@ def _scale(value: str) -> Any:
     pairs = [part.rpartition("=") for part in map(str, parse_columns(value) or ())]
     try:
         return (
-            {name: float(number) for name, _, number in pairs if name} if all(name for name, _, _ in pairs) else value
+            {name: float(number) for name, _, number in pairs if name}
+            if all(name for name, _, _ in pairs)
+            else value
         )
     except ValueError:
         return value
@@ -117,7 +127,9 @@ def _scale(value: str) -> Any:
 class _PresetName(click.Choice[str]):
     """One of the presets; the library explains why FID is none of them."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
         return as_preset(value)
 
 
@@ -134,30 +146,55 @@ DISCREPANCY = of(
 )
 BANDWIDTH = opt(
     "--bandwidth median|NUMBER",
-    "Bandwidth of the kernel: a number, or the median distance between rows.  [default: median; 1 for imq]",
+    "Bandwidth of the kernel: a number, or the median distance between rows.  [default: "
+    "median; 1 for imq]",
     type=_bandwidth,
 )
 PRESET = of(Settings, "preset", choices=(), type=_PresetName(list(PRESETS)))
 ESTIMATOR = of(Settings, "estimator")
 # The tests that split the rows.
-SPLITTING = next(owners for item, owners in _own_options("test") if item.name == "select_fraction")
+SPLITTING = next(
+    owners for item, owners in _own_options("test") if item.name == "select_fraction"
+)
 
 input_options = section(
     "Input",
-    opt("--name NAME", "Name of a model; repeat it for each model.  [default: the file names]", multiple=True),
-    opt("--columns LIST", "Columns of every file that are used: names, numbers from 0, or ranges (a,b or 0,3-10)."),
-    opt("--rows NUMBER", "Use at most this many rows of each file, drawn at random with --seed.", type=AT_LEAST_1),
-    of(Settings, "groups", also="The labels are a column of every file or, for paired rows, a file."),
+    opt(
+        "--name NAME",
+        "Name of a model; repeat it for each model.  [default: the file names]",
+        multiple=True,
+    ),
+    opt(
+        "--columns LIST",
+        "Columns of every file that are used: names, numbers from 0, or "
+        "ranges (a,b or 0,3-10).",
+    ),
+    opt(
+        "--rows NUMBER",
+        "Use at most this many rows of each file, drawn at random with --seed.",
+        type=AT_LEAST_1,
+    ),
+    of(
+        Settings,
+        "groups",
+        also="The labels are a column of every file or, for paired rows, a file.",
+    ),
     of(Settings, "dependence"),
     of(Settings, "given"),
     of(Settings, "scale", type=_scale),
-    *(of(Encode, item.name, default=None if item.default == () else item.default) for item in flagged(Encode)),
+    *(
+        of(Encode, item.name, default=None if item.default == () else item.default)
+        for item in flagged(Encode)
+    ),
 )
 other_options = section(
     "Other options",
     SEED,
     PROGRESS,
-    opt("--verbose/--quiet", "Print the sizes of the inputs first, or print neither sizes nor a progress bar."),
+    opt(
+        "--verbose/--quiet",
+        "Print the sizes of the inputs first, or print neither sizes nor a progress bar.",
+    ),
 )
 data_options = together(
     input_options,
@@ -174,7 +211,10 @@ data_options = together(
         "Computation",
         *(of(Compute, item.name) for item in flagged(Compute)),
         opt("--workers NUMBER", "Compute in this many processes.", type=AT_LEAST_1),
-        opt("--cluster ADDRESS", "Compute on the Dask cluster with this scheduler, such as tcp://HOST:8786."),
+        opt(
+            "--cluster ADDRESS",
+            "Compute on the Dask cluster with this scheduler, such as tcp://HOST:8786.",
+        ),
     ),
     other_options,
 )
@@ -223,11 +263,15 @@ def _kernel(name: str | None, length: Any, preset: str | None) -> Kernel | Selec
     if preset is not None:
         for option, value in (("--kernel", name), ("--bandwidth", length)):
             if value is not None:
-                raise InputError(f"{option}: --preset {preset} has its own kernel; leave out one of the two")
+                raise InputError(
+                    f"{option}: --preset {preset} has its own kernel; leave out one of the two"
+                )
         return None
     if name == "select":
         if length is not None:
-            raise InputError("--bandwidth: --kernel select chooses it; leave out one of the two")
+            raise InputError(
+                "--bandwidth: --kernel select chooses it; leave out one of the two"
+            )
         return Select()
     kernel = NAMED[name or "gaussian"]
     return kernel if length is None else replace(kernel, **{kernel.length_field: length})

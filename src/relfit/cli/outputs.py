@@ -1,4 +1,6 @@
-"""What a command writes: files that are checked before the work begins, and the ending that all commands share."""
+"""What a command writes: files that are checked before the work begins, and the ending that
+all commands share.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +39,20 @@ _FILES = {
     "markdown_path": "--markdown",
     "checkpoint": "--checkpoint",
 }
-# Options that say what is written or shown, or where the work is done, and that change no number. A checkpoint is one
-# of them, because it would answer with the sums of the first run, and a file must not say which cluster to call.
+# Options that say what is written or shown, or where the work is done, and that change no
+# number. A checkpoint is one of them, because it would answer with the sums of the first run,
+# and a file must not say which cluster to call.
 _FLAGS = ("--progress", "--no-progress", "--verbose", "--quiet")
 _WITH_VALUE = (
-    *("--json", "--html", "--junit", "--markdown", "--gate", "--gate-against", "--gate-require"),
+    *(
+        "--json",
+        "--html",
+        "--junit",
+        "--markdown",
+        "--gate",
+        "--gate-against",
+        "--gate-require",
+    ),
     *("--items", "--field", "--show", "--title", "--checkpoint", "--workers", "--cluster"),
 )
 SHOW = opt(
@@ -52,7 +63,8 @@ SHOW = opt(
 )
 GATE_REQUIRE = opt(
     "--gate-require",
-    "With --gate, exit with status 3 unless the model is shown to be non-inferior, which needs a margin.",
+    "With --gate, exit with status 3 unless the model is shown to be non-inferior, which "
+    "needs a margin.",
     dest="require",
     choices=["non-inferior"],
 )
@@ -62,19 +74,27 @@ gate_options = section(
         "--gate NAME",
         "Exit with status 1 if this model is worse than the best one (by more than --margin).",
     ),
-    opt("--gate-against NAME", "With --gate, compare with this model instead of the best one.", dest="against"),
+    opt(
+        "--gate-against NAME",
+        "With --gate, compare with this model instead of the best one.",
+        dest="against",
+    ),
     GATE_REQUIRE,
     opt("--junit PATH", "Write JUnit XML with a test case for each model.", dest="junit_path"),
-    opt("--markdown PATH", "Write the answer and the table in Markdown, for a pull request.", dest="markdown_path"),
+    opt(
+        "--markdown PATH",
+        "Write the answer and the table in Markdown, for a pull request.",
+        dest="markdown_path",
+    ),
 )
 
 
 def check_outputs(paths: Mapping[str, str | None]) -> None:
     """Refuse outputs that cannot be written, before the work is done rather than after it.
 
-    `paths` maps an option such as "--json" to its file; --json may be "-", which is standard output. Whatever else was
-    typed may name an input, which is not to be written over; files that only show when a folder is read are known to
-    `write_bytes_atomic`.
+    `paths` maps an option such as "--json" to its file; --json may be "-", which is standard
+    output. Whatever else was typed may name an input, which is not to be written over; files
+    that only show when a folder is read are known to `write_bytes_atomic`.
     """
     context = click.get_current_context()
     inputs = [param for param in context.command.params if not paths.keys() & set(param.opts)]
@@ -88,9 +108,16 @@ def check_outputs(paths: Mapping[str, str | None]) -> None:
         if path is None or (option, path) == ("--json", "-"):
             continue
         if path == "-":
-            raise InputError(f"{option}: expected a file name, got '-'; only --json can go to standard output")
+            raise InputError(
+                f"{option}: expected a file name, got '-'; only --json can go to "
+                f"standard output"
+            )
         target = os.path.realpath(path)
-        problem = "it is an input too" if was_read(target) else taken.get(target) or _obstacle(Path(target))
+        problem = (
+            "it is an input too"
+            if was_read(target)
+            else taken.get(target) or _obstacle(Path(target))
+        )
         if problem:
             raise InputError(f"{option}: cannot write {path!r}: {problem}")
         taken[target] = f"it is the file for {option} too"
@@ -98,7 +125,8 @@ def check_outputs(paths: Mapping[str, str | None]) -> None:
     if page is not None and Path(page).suffix.lower() not in (".html", ".htm"):
         better = Path(page).with_suffix(".html").name
         complain(
-            f"relfit: warning: --html: {visible(page)} will hold HTML, which its ending does not show; "
+            f"relfit: warning: --html: {visible(page)} will hold HTML, which its ending does "
+            f"not show; "
             f"use {visible(better)}"
         )
 
@@ -114,12 +142,20 @@ def check_gate(params: Mapping[str, Any], names: Collection[str]) -> None:
     against = params["against"]
     for option, value in (("--gate-against", against), ("--gate-require", params["require"])):
         if value is not None and gate is None:
-            raise InputError(f"{option}: expected together with --gate NAME, the model that must not be worse")
+            raise InputError(
+                f"{option}: expected together with --gate NAME, the model that "
+                f"must not be worse"
+            )
     if against is not None and against == gate:
-        raise InputError(f"--gate-against: expected another model than --gate, got {against!r} for both")
+        raise InputError(
+            f"--gate-against: expected another model than --gate, got {against!r} for both"
+        )
     for option, name in (("--gate", gate), ("--gate-against", against)):
         if name is not None and name not in names:
-            raise InputError(f"{option}: expected the name of a model ({listed(list(names), 'or')}), got {name!r}")
+            raise InputError(
+                f"{option}: expected the name of a model "
+                f"({listed(list(names), 'or')}), got {name!r}"
+            )
 
 
 def texts(value: Any) -> Iterator[str]:
@@ -163,7 +199,9 @@ def write_json(text: str, path: str | None) -> None:
 
 
 def typed_command() -> list[str] | None:
-    """The arguments as they were typed, for results and reports to show; None where they are not known."""
+    """The arguments as they were typed, for results and reports to show; None where they are
+    not known.
+    """
     context = click.get_current_context(silent=True)
     if context is None or context.obj is None:
         return None
@@ -194,7 +232,9 @@ def without_outputs(arguments: Sequence[str]) -> list[str]:
 
 
 def valid_text(argument: str) -> str:
-    """The argument with "�" for bytes that are no text: a file name may have them, a result and a page may not."""
+    """The argument with "�" for bytes that are no text: a file name may have them, a result
+    and a page may not.
+    """
     return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -229,10 +269,12 @@ def _obstacle(target: Path) -> str | None:
         return error.strerror or str(error)
 
 
-# ── the end of a command ─────────────────────────────────────────────────────────────────────────
+# ── the end of a command ──────────────────────────────────────────────────────────────────────
 
 
-def conclude(result: Comparison, params: Mapping[str, Any], *, data: Any = None, items: Any = None) -> int:
+def conclude(
+    result: Comparison, params: Mapping[str, Any], *, data: Any = None, items: Any = None
+) -> int:
     """The end of a command with a comparison; the page shows `data` and `items`."""
     from relfit.report.gate import ask, gate_markdown, junit_xml
 
@@ -242,7 +284,9 @@ def conclude(result: Comparison, params: Mapping[str, Any], *, data: Any = None,
         # The page says which verdicts depend on the bandwidth: so do the terminal and the gate.
         result = with_other_bandwidths(result, data)
     result = result.changed(
-        warnings=worded(result.warnings), doubts=worded(result.doubts), leading=worded(result.leading)
+        warnings=worded(result.warnings),
+        doubts=worded(result.doubts),
+        leading=worded(result.leading),
     )
     gate = None
     if params["gate"] is not None:
@@ -254,9 +298,14 @@ def conclude(result: Comparison, params: Mapping[str, Any], *, data: Any = None,
 
     def page(path: str) -> None:
         command = shell_command(typed_command())
-        result.report(path, data, items=items, command=command, gate=gate, title=params["title"])
+        result.report(
+            path, data, items=items, command=command, gate=gate, title=params["title"]
+        )
 
-    shown = [f"\n{result.ranks() if table == 'ranks' else result.pairs()}" for table in params["show"]]
+    shown = [
+        f"\n{result.ranks() if table == 'ranks' else result.pairs()}"
+        for table in params["show"]
+    ]
     files = {"JUnit": junit, "Markdown": lambda: gate_markdown(result, gate)}
     return finish(result, params, gate, shown=shown, files=files, page=page)
 
@@ -272,7 +321,8 @@ def finish(
 ) -> int:
     """The end of every command with a result: table, files, gate, page, exit status.
 
-    `shown` is printed below the table. `files` are the texts of more files, and `page` writes the page to a path.
+    `shown` is printed below the table. `files` are the texts of more files, and `page`
+    writes the page to a path.
     """
     from relfit.results.serial import as_json
     from relfit.results.text import styled
@@ -312,10 +362,14 @@ def worded(notes: Iterable[str]) -> tuple[str, ...]:
 
 def say_gate(gate: Gate | None, quiet: bool) -> None:
     """Print the gate's sentence, one that fails to standard error."""
-    if gate is None or gate.verdict == "error":  # an error is raised once everything has been written
+    if (
+        gate is None or gate.verdict == "error"
+    ):  # an error is raised once everything has been written
         return
     if gate.failed:
-        answer = gate.sentence.removeprefix("Gate failed: ").removeprefix("Gate ").removesuffix(".")
+        answer = (
+            gate.sentence.removeprefix("Gate failed: ").removeprefix("Gate ").removesuffix(".")
+        )
         complain(f"relfit: gate: {answer}")
     elif not quiet:
         say(gate.sentence)

@@ -37,8 +37,17 @@ PICTURES = ("png", "svg", "pdf")
 @section(
     "Question",
     opt("--power P", "The probability of finding a worse model that you want.", default=0.8),
-    opt("--n ROWS", "Also say what this many rows can show.  [default: the rows of the pilot]", type=int),
-    opt("--test", "A test to plan for; repeat it for several.  [default: best-set]", choices=TESTS, multiple=True),
+    opt(
+        "--n ROWS",
+        "Also say what this many rows can show.  [default: the rows of the pilot]",
+        type=int,
+    ),
+    opt(
+        "--test",
+        "A test to plan for; repeat it for several.  [default: best-set]",
+        choices=TESTS,
+        multiple=True,
+    ),
     opt("--all-tests", "Plan for every test.", is_flag=True),
     options.ALPHA,
     options.CORRECTION,
@@ -48,14 +57,23 @@ PICTURES = ("png", "svg", "pdf")
     "Assumed gaps instead of files",
     opt(
         "--gap [NAME=]GAP",
-        "By how much the discrepancy of a model is larger than the best one's; repeat it for each model.",
+        "By how much the discrepancy of a model is larger than the best one's; repeat it for "
+        "each model.",
         multiple=True,
     ),
     opt("--standard-error S", "Standard error of the discrepancy of one model.", type=float),
     opt("--pilot-rows ROWS", "Number of rows that have this standard error.", type=int),
-    opt("--correlation R", "Correlation of the discrepancies of two models.  [default: 0]", type=float),
+    opt(
+        "--correlation R",
+        "Correlation of the discrepancies of two models.  [default: 0]",
+        type=float,
+    ),
 )
-@section("Output", JSON, opt("--plot PATH", "Draw the power curves in a .png, .svg or .pdf file.", dest="plot_path"))
+@section(
+    "Output",
+    JSON,
+    opt("--plot PATH", "Draw the power curves in a .png, .svg or .pdf file.", dest="plot_path"),
+)
 @options.input_options
 @section(
     "Estimate of the pilot",
@@ -68,29 +86,43 @@ PICTURES = ("png", "svg", "pdf")
 @section(
     "Simulation",
     opt(
-        "--trials N", "Number of simulated trials for each number of rows, where there is no closed form.", default=1000
+        "--trials N",
+        "Number of simulated trials for each number of rows, where there is no closed form.",
+        default=1000,
     ),
 )
 @options.other_options
 def plan_command(
-    reference: str | None, models: Sequence[str], json_path: str | None, plot_path: str | None, **params: Any
+    reference: str | None,
+    models: Sequence[str],
+    json_path: str | None,
+    plot_path: str | None,
+    **params: Any,
 ) -> int:
     """Say how many rows it takes to find a worse model, from a pilot.
 
-    REFERENCE and MODELs are the pilot's files, as in relfit compare. Without files, --gap, --standard-error and
-    --pilot-rows say what to assume.
+    REFERENCE and MODELs are the pilot's files, as in relfit compare. Without files, --gap,
+    --standard-error and --pilot-rows say what to assume.
     """
     form = "png" if plot_path is None else plot_path.rpartition(".")[2].lower()
     if form not in PICTURES:
-        raise InputError(f"--plot: expected a file ending in .png, .svg or .pdf, got {plot_path!r}")
+        raise InputError(
+            f"--plot: expected a file ending in .png, .svg or .pdf, got {plot_path!r}"
+        )
     check_outputs({"--json": json_path, "--plot": plot_path})
     if params["all_tests"] and params["test"]:
-        raise InputError("--all-tests: expected without --test, got both; leave out one of them")
+        raise InputError(
+            "--all-tests: expected without --test, got both; leave out one of them"
+        )
     names = TESTS if params["all_tests"] else params["test"] or ["best-set"]
     chosen = options.values_of("test", [*names], params)
-    pilot, notes = (_assumed(params), ()) if params["gap"] else _measured(reference, models, params)
+    pilot, notes = (
+        (_assumed(params), ()) if params["gap"] else _measured(reference, models, params)
+    )
     if params["gap"] and reference is not None:
-        raise InputError("--gap: expected files or assumed gaps, got both; leave out one of them")
+        raise InputError(
+            "--gap: expected files or assumed gaps, got both; leave out one of them"
+        )
     question = {name: params[name] for name in ("power", "alpha", "n", "correction", "trials")}
     progress = options.pilot_options(params)["progress"]
     result = plan(pilot, tests=chosen, rng=params["seed"], progress=progress, **question)
@@ -122,7 +154,9 @@ def _assumed(params: dict[str, Any]) -> Assumed:
         if (name or f"m{k}") in named:
             raise InputError(f"--gap: expected different names, got {name!r} more than once")
         named[name or f"m{k}"] = gap
-    return Assumed(named, params["standard_error"], params["correlation"] or 0.0, params["pilot_rows"])
+    return Assumed(
+        named, params["standard_error"], params["correlation"] or 0.0, params["pilot_rows"]
+    )
 
 
 def _measured(
@@ -130,12 +164,17 @@ def _measured(
 ) -> tuple[JointEstimate, tuple[str, ...]]:
     for option in ("standard_error", "pilot_rows", "correlation"):
         if params[option] is not None:
-            raise InputError(f"--{option.replace('_', '-')}: belongs to --gap, which was not given")
+            raise InputError(
+                f"--{option.replace('_', '-')}: belongs to --gap, which was not given"
+            )
     if reference is None or len(models) < 2:
         raise InputError(
-            f"MODEL: expected a reference and at least two model files, or --gap; got {len(models)} model files"
+            f"MODEL: expected a reference and at least two model files, or --gap; got "
+            f"{len(models)} model files"
         )
     inputs = read_inputs(reference, named_models(models, params["name"]), params)
     chosen = {**options.pilot_options(params), "groups": inputs.groups}
-    joint = estimate(inputs.reference, inputs.models, discrepancy=params["discrepancy"] or "auto", **chosen)
+    joint = estimate(
+        inputs.reference, inputs.models, discrepancy=params["discrepancy"] or "auto", **chosen
+    )
     return joint, inputs.notes

@@ -1,4 +1,6 @@
-"""Commands about a finished result: `relfit report` shows it, `relfit rerun` repeats it and compares the answers."""
+"""Commands about a finished result: `relfit report` shows it, `relfit rerun` repeats it and
+compares the answers.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,15 @@ from relfit.cli.inputs import (
     read_runs,
     read_scores,
 )
-from relfit.cli.outputs import check_files, say, say_utf8, say_written, shell_command, texts, without_outputs
+from relfit.cli.outputs import (
+    check_files,
+    say,
+    say_utf8,
+    say_written,
+    shell_command,
+    texts,
+    without_outputs,
+)
 from relfit.cli.sections import HTML, TITLE, SectionedCommand, opt, section
 from relfit.compute.memory import require_room
 from relfit.data.files.base import check_plain
@@ -36,17 +46,29 @@ FORMATS: dict[str, Callable[[Comparison], str]] = {
     "text": str,
     "latex": Comparison.to_latex,
     "markdown": Comparison.to_markdown,
-    "csv": lambda comparison: "\n".join(map(visible, comparison.to_csv().rstrip("\n").split("\n"))),
+    "csv": lambda comparison: "\n".join(
+        map(visible, comparison.to_csv().rstrip("\n").split("\n"))
+    ),
     "methods": Comparison.methods_text,
     "bibtex": lambda comparison: comparison.methods_text(cite="bibtex"),
 }
 AGREES = 0
 DIFFERS = 1
 _REPEATABLE = ("compare", "losses")
-# Rounding on another machine may change numbers by this fraction of the largest one of their field.
+# Rounding on another machine may change numbers by this fraction of the largest one of their
+# field.
 ROUNDING = 1e-8
 # What a command that is read from a file may not ask for, as click names it.
-_FORBIDDEN = ("json_path", "html_path", "junit_path", "markdown_path", "checkpoint", "items", "workers", "cluster")
+_FORBIDDEN = (
+    "json_path",
+    "html_path",
+    "junit_path",
+    "markdown_path",
+    "checkpoint",
+    "items",
+    "workers",
+    "cluster",
+)
 
 
 @click.command(
@@ -64,7 +86,8 @@ _FORBIDDEN = ("json_path", "html_path", "junit_path", "markdown_path", "checkpoi
     "Output",
     opt(
         "--format",
-        "What is printed: the table as text, latex, markdown or csv, a paragraph about the methods, or its references "
+        "What is printed: the table as text, latex, markdown or csv, a paragraph about the "
+        "methods, or its references "
         "as bibtex.",
         choices=FORMATS,
         default="text",
@@ -73,15 +96,24 @@ _FORBIDDEN = ("json_path", "html_path", "junit_path", "markdown_path", "checkpoi
     TITLE,
     *ITEMS,
 )
-@section("Input", opt("--columns LIST", "Columns of every data file that are used, as in relfit compare."))
+@section(
+    "Input",
+    opt("--columns LIST", "Columns of every data file that are used, as in relfit compare."),
+)
 @click.pass_context
 def report_command(
-    context: click.Context, /, result: str, data: Sequence[str], html_path: str | None, format: str, **params: Any
+    context: click.Context,
+    /,
+    result: str,
+    data: Sequence[str],
+    html_path: str | None,
+    format: str,
+    **params: Any,
 ) -> int:
     """Show a result that relfit compare, losses or evals wrote with --json.
 
-    With what was compared too, the page shows where models and data differ: the reference and the models in their
-    order, the table of scores, or the logs.
+    With what was compared too, the page shows where models and data differ: the reference
+    and the models in their order, the table of scores, or the logs.
     """
     check_files({"html_path": html_path})
     comparison = read_result(result)
@@ -90,7 +122,10 @@ def report_command(
         rows = _scores(context, comparison, data)
     elif data:
         if len(data) - 1 != len(comparison.names):
-            raise InputError(f"MODEL: expected {len(comparison.names)} files, one for each model, got {len(data) - 1}")
+            raise InputError(
+                f"MODEL: expected {len(comparison.names)} files, one for each "
+                f"model, got {len(data) - 1}"
+            )
         named = named_models(data[1:], comparison.names)
         inputs = read_inputs(data[0], named, {"columns": params["columns"], "verbose": False})
         rows = inputs.reference, inputs.models
@@ -114,16 +149,24 @@ def report_command(
 
 
 def _scores(context: click.Context, comparison: Comparison, data: Sequence[str]) -> Any:
-    """The scores of a result of `relfit losses` or `relfit evals`, read again with the options of its command."""
+    """The scores of a result of `relfit losses` or `relfit evals`, read again with the
+    options of its command.
+    """
     name, *typed = comparison.command or ("losses", *data)
     group = context.find_root().command
     command = group.get_command(context, name) if isinstance(group, click.Group) else None
-    params = {} if command is None else command.make_context(name, typed, resilient_parsing=True).params
+    params = (
+        {}
+        if command is None
+        else command.make_context(name, typed, resilient_parsing=True).params
+    )
     if name == "evals":
         paths: Any = dict(zip(params["name"], data, strict=False)) if params["name"] else data
         return read_runs(paths, params)
     if len(data) != 1:
-        raise InputError(f"DATA: expected one table, because {name} compared scores, got {len(data)} files")
+        raise InputError(
+            f"DATA: expected one table, because {name} compared scores, got {len(data)} files"
+        )
     return read_scores(data[0], params)
 
 
@@ -137,7 +180,9 @@ def read_result(path: str) -> Comparison:
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or 'cannot be read'}") from None
     except (InputError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: expected a result written by relfit compare --json ({error})") from None
+        raise InputError(
+            f"{path}: expected a result written by relfit compare --json ({error})"
+        ) from None
 
 
 @click.command("rerun", cls=SectionedCommand, epilog="\b\nExample:\n  relfit rerun result.json")
@@ -146,7 +191,8 @@ def read_result(path: str) -> Comparison:
     "Options",
     opt(
         "--run-code",
-        "Allow inputs given as module:object or file.py:object, whose code is run. Use it only for files you trust.",
+        "Allow inputs given as module:object or file.py:object, whose code is run. Use it "
+        "only for files you trust.",
         is_flag=True,
     ),
 )
@@ -154,8 +200,8 @@ def read_result(path: str) -> Comparison:
 def rerun_command(context: click.Context, result: str, run_code: bool) -> int:
     """Repeat the comparison that RESULT.json records and say whether the answer is the same.
 
-    Run it in the folder of the first run, because files are found under the names that were typed then. Exit status 1
-    if the answer differs, 2 if the files do.
+    Run it in the folder of the first run, because files are found under the names that were
+    typed then. Exit status 1 if the answer differs, 2 if the files do.
     """
     before = read_result(result)
     arguments = _command(result, before)
@@ -165,16 +211,24 @@ def rerun_command(context: click.Context, result: str, run_code: bool) -> int:
         # Before the other arguments: after a "--" among them it would be taken for file names.
         typed = [arguments[0], "--json", out, *arguments[1:]]
         with redirect_stdout(io.StringIO()):
-            context.find_root().command.main(typed, prog_name="relfit", standalone_mode=False, obj=typed)
+            context.find_root().command.main(
+                typed, prog_name="relfit", standalone_mode=False, obj=typed
+            )
         after = read_result(out)
     if before.names != after.names:
-        raise InputError(f"{result}: its command compares other models than it names; it cannot be repeated")
+        raise InputError(
+            f"{result}: its command compares other models than it names; it cannot be repeated"
+        )
     then = _digests(before)
     now = _digests(after)
-    changed = [name for name, digest in then.items() if digest is not None and now.get(name) != digest]
+    changed = [
+        name for name, digest in then.items() if digest is not None and now.get(name) != digest
+    ]
     if changed:
         are = f"{', '.join(changed)} {'is' if len(changed) == 1 else 'are'}"
-        raise InputError(f"{result}: {are} no longer what was compared then; it cannot be repeated")
+        raise InputError(
+            f"{result}: {are} no longer what was compared then; it cannot be repeated"
+        )
     sentence, same = agreement(before, after)
     say(sentence)
     return AGREES if same else DIFFERS
@@ -193,7 +247,9 @@ def agreement(before: Comparison, after: Comparison) -> tuple[str, bool]:
         return "Agrees: every number is the same.", True
     moved = {name: _moved(then[name], now[name]) for name in then if name != "versions"}
     changed = [
-        f"{name} was {_short(then[name])} and is {_short(now[name])}" for name, far in moved.items() if far > ROUNDING
+        f"{name} was {_short(then[name])} and is {_short(now[name])}"
+        for name, far in moved.items()
+        if far > ROUNDING
     ]
     most = max(far for far in moved.values() if far < math.inf)
     numbers = f"other numbers differ by at most {most:.2g} of the largest"
@@ -202,7 +258,9 @@ def agreement(before: Comparison, after: Comparison) -> tuple[str, bool]:
 
 
 def _moved(before: Any, after: Any) -> float:
-    """How far two values are apart, in units of the largest number; infinite if they differ in anything else."""
+    """How far two values are apart, in units of the largest number; infinite if they differ
+    in anything else.
+    """
     if before == after:
         return 0.0
     if isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys():
@@ -211,9 +269,15 @@ def _moved(before: Any, after: Any) -> float:
         a = np.array(before, dtype=float)
         b = np.array(after, dtype=float)
     except (TypeError, ValueError):
-        both = isinstance(before, list) and isinstance(after, list) and len(before) == len(after)
+        both = (
+            isinstance(before, list) and isinstance(after, list) and len(before) == len(after)
+        )
         return max(map(_moved, before, after)) if both else math.inf
-    same = np.array(before).dtype != bool and a.shape == b.shape and (np.isfinite(a) == np.isfinite(b)).all()
+    same = (
+        np.array(before).dtype != bool
+        and a.shape == b.shape
+        and (np.isfinite(a) == np.isfinite(b)).all()
+    )
     finite = np.isfinite(a)
     if not same or (a[~finite] != b[~finite]).any():
         return math.inf
@@ -228,26 +292,47 @@ def _command(path: str, result: Comparison) -> list[str]:
     if not result.command:
         raise InputError(f"{path}: holds no command to repeat: it was made in Python")
     if result.command[0] not in _REPEATABLE:
-        raise InputError(f"{path}: expected a result of relfit compare, got one of relfit {result.command[0]!r:.40}")
+        raise InputError(
+            f"{path}: expected a result of relfit compare, got one of relfit "
+            f"{result.command[0]!r:.40}"
+        )
     return without_outputs(result.command)
 
 
-def _check_harmless(context: click.Context, path: str, arguments: Sequence[str], run_code: bool) -> None:
-    """Refuse a command that would write files, call a cluster or run code: only click tells options from values."""
+def _check_harmless(
+    context: click.Context, path: str, arguments: Sequence[str], run_code: bool
+) -> None:
+    """Refuse a command that would write files, call a cluster or run code: only click tells
+    options from values.
+    """
     group = context.find_root().command
-    command = group.get_command(context, arguments[0]) if isinstance(group, click.Group) else None
+    command = (
+        group.get_command(context, arguments[0]) if isinstance(group, click.Group) else None
+    )
     if command is None:
         raise InputError(f"rerun: there is no command called {arguments[0]}")
-    params = command.make_context(arguments[0], list(arguments[1:]), resilient_parsing=True).params
+    params = command.make_context(
+        arguments[0], list(arguments[1:]), resilient_parsing=True
+    ).params
     forbidden = [name for name in _FORBIDDEN if params.get(name)]
     if forbidden:
         option = f"--{forbidden[0].removesuffix('_path')}"
-        raise InputError(f"{path}: its command asks for {option}, which no recorded command does; nothing was run")
+        raise InputError(
+            f"{path}: its command asks for {option}, which no recorded command "
+            f"does; nothing was run"
+        )
     # Only inputs are loaded, never what an option says: a model may be called a:v2.
-    inputs = [params[param.name] for param in command.params if isinstance(param, click.Argument) and param.name]
+    inputs = [
+        params[param.name]
+        for param in command.params
+        if isinstance(param, click.Argument) and param.name
+    ]
     objects = [text for text in texts(inputs) if names_object(text)]
     if objects and not run_code:
-        raise InputError(f"{path}: would run the code of {objects[0]!r}; if you trust the file, add --run-code")
+        raise InputError(
+            f"{path}: would run the code of {objects[0]!r}; if you trust the "
+            f"file, add --run-code"
+        )
 
 
 def _digests(result: Comparison) -> Mapping[str, Any]:

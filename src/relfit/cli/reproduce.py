@@ -13,7 +13,8 @@ from relfit.cli.sections import AT_LEAST_1, SectionedCommand, flag, opt, section
 from relfit.cli.workers import cluster_client
 from relfit.util.errors import InputError
 
-DONE, CHECK_FAILED = 0, 1
+DONE = 0
+CHECK_FAILED = 1
 
 
 @click.command(
@@ -27,23 +28,50 @@ DONE, CHECK_FAILED = 0, 1
 @click.argument("name")
 @section(
     "Options",
-    opt("--quick", "Run a few trials of a few settings, which takes seconds instead of minutes.", is_flag=True),
-    opt("--out DIR", "Write the outputs to this folder.  [default: reproduction, or reproduction-quick]"),
+    opt(
+        "--quick",
+        "Run a few trials of a few settings, which takes seconds instead of minutes.",
+        is_flag=True,
+    ),
+    opt(
+        "--out DIR",
+        "Write the outputs to this folder.  [default: reproduction, or reproduction-quick]",
+    ),
     opt("--docs FILE.md", "Also write a page about every full run in DIR, with its pictures."),
     opt("--workers N", "Number of processes.  [default: one per core]", type=AT_LEAST_1),
-    opt("--cluster ADDRESS", "Run the trials on the Dask cluster with this scheduler, such as tcp://HOST:8786."),
+    opt(
+        "--cluster ADDRESS",
+        "Run the trials on the Dask cluster with this scheduler, such as tcp://HOST:8786.",
+    ),
     opt("--data FILE", "For table2-chicago, read this CSV of lon,lat instead of the download."),
-    opt("--download", "For table2-chicago, download the data from the City of Chicago, once.", is_flag=True),
-    opt("--features DIR", "For table1-celeba, the folder with the four feature files of the authors."),
-    opt("--progress/--no-progress", "Print on standard error how far the run is.  [default: yes]"),
-    flag("--list", lambda: say(import_module("relfit.paper.reproduce").listing()), "List the experiments."),
+    opt(
+        "--download",
+        "For table2-chicago, download the data from the City of Chicago, once.",
+        is_flag=True,
+    ),
+    opt(
+        "--features DIR",
+        "For table1-celeba, the folder with the four feature files of the authors.",
+    ),
+    opt(
+        "--progress/--no-progress",
+        "Print on standard error how far the run is.  [default: yes]",
+    ),
+    flag(
+        "--list",
+        lambda: say(import_module("relfit.paper.reproduce").listing()),
+        "List the experiments.",
+    ),
 )
-def reproduce_command(name: str, quick: bool, out: str | None, docs: str | None, **params: Any) -> int:
+def reproduce_command(
+    name: str, quick: bool, out: str | None, docs: str | None, **params: Any
+) -> int:
     """Run the experiment NAME of the paper, or all of them.
 
-    Writes trials.csv, table.md, figure.png, figure.svg and run.json to DIR/NAME. After a crash or an interrupt the same
-    command resumes where it stopped. The exit status is 1 if a check fails. With NAME "all", experiments whose data are
-    not on this machine are skipped.
+    Writes trials.csv, table.md, figure.png, figure.svg and run.json to DIR/NAME. After a
+    crash or an interrupt the same command resumes where it stopped. The exit status is 1 if
+    a check fails. With NAME "all", experiments whose data are not on this machine are
+    skipped.
     """
     from relfit.paper.data import DataAbsent, DataOptions
     from relfit.paper.reproduce import ALL, named, reproduce, write_document
@@ -51,27 +79,43 @@ def reproduce_command(name: str, quick: bool, out: str | None, docs: str | None,
     if quick and docs is not None:
         raise InputError("--docs: the page is made of full runs; leave out --quick")
     check_outputs({"--docs": docs})
-    data, features = (Path(params[option]) if params[option] else None for option in ("data", "features"))
+    data, features = (
+        Path(params[option]) if params[option] else None for option in ("data", "features")
+    )
     data_options = DataOptions(data, features, params["download"])
     experiments = named(name)
     for option in ("data", "features", "download"):
-        if params[option] and not any(f"--{option}" in experiment.data_options for experiment in experiments):
+        if params[option] and not any(
+            f"--{option}" in experiment.data_options for experiment in experiments
+        ):
             raise InputError(f"--{option}: {experiments[0].name} does not use it; leave it out")
-    folder, failed = out or ("reproduction-quick" if quick else "reproduction"), 0
+    folder = out or ("reproduction-quick" if quick else "reproduction")
+    failed = 0
     with cluster_client(params["cluster"]) as client:
         shown = False if params["progress"] is False else None
-        options: dict[str, Any] = {"workers": params["workers"], "executor": client, "progress": shown}
+        options: dict[str, Any] = {
+            "workers": params["workers"],
+            "executor": client,
+            "progress": shown,
+        }
         for experiment in experiments:
             try:
-                report = reproduce(experiment, folder, quick=quick, data_options=data_options, **options)
+                report = reproduce(
+                    experiment, folder, quick=quick, data_options=data_options, **options
+                )
             except DataAbsent as absent:
                 if name != ALL:
                     raise
                 say(f"Skipped {absent}\n")
                 continue
             checks = "\n".join(map(str, report.checks))
-            files = f"{report.trials} trials, {report.seconds:.0f} s of processor time. Files: {report.folder}"
-            say(f"{experiment.name} · {experiment.title}\n\n{report.table}\n{checks}\n{files}\n")
+            files = (
+                f"{report.trials} trials, {report.seconds:.0f} s of processor time. "
+                f"Files: {report.folder}"
+            )
+            say(
+                f"{experiment.name} · {experiment.title}\n\n{report.table}\n{checks}\n{files}\n"
+            )
             failed += sum(not check.ok for check in report.checks)
     if docs is not None:
         write_document(folder, docs)

@@ -1,6 +1,7 @@
 """Options under headings of the help page, and those that nearly every command has.
 
-This file imports nothing of relfit, so that a command that needs none of the statistics starts quickly.
+This file imports nothing of relfit, so that a command that needs none of the statistics
+starts quickly.
 """
 
 from __future__ import annotations
@@ -17,17 +18,27 @@ import click
 # In the context of a command: when it began.
 STARTED = "relfit.started"
 Decorator = Callable[[Any], Any]
-# Arguments of the library that the command line calls otherwise, and functions that are commands.
-_OTHER_NAMES = {"strata": "stratum", "groups": "group", "labels": "label", "weights": "weight", "names": "name"}
+# Arguments of the library that the command line calls otherwise, and functions that are
+# commands.
+_OTHER_NAMES = {
+    "strata": "stratum",
+    "groups": "group",
+    "labels": "label",
+    "weights": "weight",
+    "names": "name",
+}
 _ARGUMENTS = {"losses": {"losses": "TABLE"}, "evals": {"losses": "RUNS", "paths": "RUNS"}}
 _FUNCTIONS = {"compare_losses": "losses", "read_evals": "evals"}
-AT_LEAST_0, AT_LEAST_1 = click.IntRange(min=0), click.IntRange(min=1)
+AT_LEAST_0 = click.IntRange(min=0)
+AT_LEAST_1 = click.IntRange(min=1)
 
 
 class OneOf(click.Choice[str]):
     """A choice; the error for one that was removed says what replaces it."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
         if value not in self.choices:
             from relfit.util.checks import check_removed
 
@@ -43,7 +54,11 @@ class SectionedOption(click.Option):
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """The line in the help, without ranges such as x>=1, which only a wrong value needs."""
         record = super().get_help_record(ctx)
-        return record if record is None else (record[0], re.sub(r"; x>=\d+|  \[x>=\d+\]", "", record[1]))
+        return (
+            record
+            if record is None
+            else (record[0], re.sub(r"; x>=\d+|  \[x>=\d+\]", "", record[1]))
+        )
 
 
 class SectionedCommand(click.Command):
@@ -58,9 +73,13 @@ class SectionedCommand(click.Command):
         """Refuse an option together with its opposite, of which click takes the last."""
         typed = set(args[: args.index("--")] if "--" in args else args)
         for param in self.get_params(ctx):
-            on, off = typed.intersection(param.opts), typed.intersection(param.secondary_opts)
+            on = typed.intersection(param.opts)
+            off = typed.intersection(param.secondary_opts)
             if on and off:
-                raise click.UsageError(f"expected {on.pop()} or {off.pop()}, got both; leave out one of the two", ctx)
+                raise click.UsageError(
+                    f"expected {on.pop()} or {off.pop()}, got both; leave out one of the two",
+                    ctx,
+                )
         return super().parse_args(ctx, args)
 
     def sections(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
@@ -80,9 +99,16 @@ class SectionedCommand(click.Command):
 
 
 def opt(
-    declaration: str, help: str, *, dest: str = "", default: Any = None, choices: Iterable[str] = (), **settings: Any
+    declaration: str,
+    help: str,
+    *,
+    dest: str = "",
+    default: Any = None,
+    choices: Iterable[str] = (),
+    **settings: Any,
 ) -> Decorator:
-    """An option such as "--rows NUMBER" or "-o --output FILE", or a choice; a default is shown in the help.
+    """An option such as "--rows NUMBER" or "-o --output FILE", or a choice; a default is
+    shown in the help.
 
     `dest` is the name of the parameter where it is not that of the option.
     """
@@ -116,11 +142,15 @@ def section(title: str, *options: Decorator) -> Decorator:
 
 def together(*sections: Decorator) -> Decorator:
     """Several sections as one decorator."""
-    return lambda function: reduce(lambda decorated, each: each(decorated), reversed(sections), function)
+    return lambda function: reduce(
+        lambda decorated, each: each(decorated), reversed(sections), function
+    )
 
 
 def option_names(command: click.Command) -> dict[str, str]:
-    """What the command line calls each argument of the library: --item for item, --group for groups."""
+    """What the command line calls each argument of the library: --item for item, --group for
+    groups.
+    """
     names = {}
     for each in command.params:
         if isinstance(each, click.Option):
@@ -132,16 +162,24 @@ def option_names(command: click.Command) -> dict[str, str]:
 
 
 def in_options(message: str, command: click.Command) -> str:
-    """A message of the library in the words of the command line: --item doc_id for item='doc_id'.
+    """A message of the library in the words of the command line: --item doc_id for
+    item='doc_id'.
 
     Functions that are commands are named so, with their options.
     """
     names = option_names(command)
-    text = re.sub(r"\b(compare_losses|read_evals)\b", lambda found: f"relfit {_FUNCTIONS[found[0]]}", message)
+    text = re.sub(
+        r"\b(compare_losses|read_evals)\b",
+        lambda found: f"relfit {_FUNCTIONS[found[0]]}",
+        message,
+    )
 
     def replaced(found: re.Match[str]) -> str:
-        name, value = found["name"], found["value"].strip("'\"")
-        elsewhere = f"--{_OTHER_NAMES.get(name, name).replace('_', '-')}" if text != message else ""
+        name = found["name"]
+        value = found["value"].strip("'\"")
+        elsewhere = (
+            f"--{_OTHER_NAMES.get(name, name).replace('_', '-')}" if text != message else ""
+        )
         option = names.get(name) or elsewhere
         if not option.startswith("--"):
             return found[0]
@@ -149,9 +187,11 @@ def in_options(message: str, command: click.Command) -> str:
             return option.split("/")[value == "False"]
         return f"{option} {shlex.quote(value)}" if value else option
 
-    # Calls of Python, such as kernel=Gaussian(bandwidth=2), and names of runs, such as babi:task=1, stay as they are.
+    # Calls of Python, such as kernel=Gaussian(bandwidth=2), and names of runs, such as
+    # babi:task=1, stay as they are.
     text = re.sub(
-        r"(?<![^\s(])(?<!\w\()(?P<name>[a-z_]+)=(?P<value>'[^']*'|\"[^\"]*\"|[\w+-]+(?:\.\w+)*|)(?![\w(\[=]|\.[\w.])",
+        r"(?<![^\s(])(?<!\w\()(?P<name>[a-z_]+)="
+        r"(?P<value>'[^']*'|\"[^\"]*\"|[\w+-]+(?:\.\w+)*|)(?![\w(\[=]|\.[\w.])",
         replaced,
         text,
     )
@@ -170,15 +210,23 @@ def flag(name: str, action: Callable[[], Any], help: str) -> Decorator:
     return opt(name, help, is_flag=True, is_eager=True, expose_value=False, callback=callback)
 
 
-JSON = opt("--json PATH", "Write the result as JSON; - prints it instead of the table.", dest="json_path")
+JSON = opt(
+    "--json PATH",
+    "Write the result as JSON; - prints it instead of the table.",
+    dest="json_path",
+)
 HTML = opt("--html PATH", "Write a report that opens in any browser.", dest="html_path")
 TITLE = opt("--title TEXT", "Heading of the report.")
 SEED = opt(
-    "--seed NUMBER", "Seed of all random choices: the same seed gives the same answer.", type=AT_LEAST_0, default=0
+    "--seed NUMBER",
+    "Seed of all random choices: the same seed gives the same answer.",
+    type=AT_LEAST_0,
+    default=0,
 )
 DIRECTION = opt(
     "--higher-is-better/--lower-is-better",
-    "Whether larger or smaller scores are better.  [default: as the log records or the name of the score tells]",
+    "Whether larger or smaller scores are better.  [default: as the log records or the name "
+    "of the score tells]",
     dest="higher_is_better",
 )
 PROGRESS = opt("--progress/--no-progress", "Show a progress bar.  [default: on terminals only]")

@@ -27,7 +27,9 @@ ANSWER_TIMEOUT = 10
 @contextmanager
 def running(params: dict[str, Any]) -> Iterator[Any]:
     """The executor that the options name; an interrupt says what a checkpoint holds."""
-    workers, cluster, checkpoint = params["workers"], params["cluster"], params["checkpoint"]
+    workers = params["workers"]
+    cluster = params["cluster"]
+    checkpoint = params["checkpoint"]
     if workers is not None and cluster is not None:
         raise InputError("--workers: expected without --cluster, whose workers run already")
     try:
@@ -45,9 +47,11 @@ def running(params: dict[str, Any]) -> Iterator[Any]:
 
 
 class _Processes(Processes):
-    """A pool that starts a process for each patch until there are enough, and none for the first small patches.
+    """A pool that starts a process for each patch until there are enough, and none for the
+    first small patches.
 
-    Those, up to FEW_PAIRS pairs in all, are computed here in less time than a process takes to start.
+    Those, up to FEW_PAIRS pairs in all, are computed here in less time than a process takes
+    to start.
     """
 
     pairs_here = 0.0
@@ -62,14 +66,17 @@ class _Processes(Processes):
         done: Future[Any] = Future()
         try:
             done.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001  (raised where the result is asked for, as those of a process are)
+        # Raised where the result is asked for, as those of a process are.
+        except Exception as error:  # noqa: BLE001
             done.set_exception(error)
         return done
 
 
 @contextmanager
 def _processes(workers: int) -> Iterator[Processes]:
-    """A pool of processes; an error or a signal ends them at once, without waiting for their work."""
+    """A pool of processes; an error or a signal ends them at once, without waiting for their
+    work.
+    """
     pool = _Processes(workers)
     try:
         yield pool
@@ -89,10 +96,12 @@ def cluster_client(address: str | None) -> Iterator[Any]:
         distributed: Any = import_module("distributed")
     except ImportError:
         raise BackendUnavailable(
-            "--cluster: dask.distributed is not installed; install it with  pip install distributed"
+            "--cluster: dask.distributed is not installed; install it with  pip install "
+            "distributed"
         ) from None
     try:
-        # A client that finds no scheduler waits for it once more when it is deleted, so both are tried first.
+        # A client that finds no scheduler waits for it once more when it is deleted, so both
+        # are tried first.
         parts = urlsplit(address if "://" in address else f"tcp://{address}")
         if not parts.hostname or not parts.port:
             raise ValueError("no port")
@@ -101,7 +110,8 @@ def cluster_client(address: str | None) -> Iterator[Any]:
         client = distributed.Client(address, timeout=ANSWER_TIMEOUT, set_as_default=False)
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         raise InputError(
-            f"--cluster: no Dask scheduler answers at {address!r} ({str(error) or 'timed out'}); "
+            f"--cluster: no Dask scheduler answers at {address!r} "
+            f"({str(error) or 'timed out'}); "
             "expected an address such as tcp://HOST:8786"
         ) from None
     # Dask logs each connection that it loses; what becomes of the run is said by us.
@@ -114,7 +124,11 @@ def cluster_client(address: str | None) -> Iterator[Any]:
 
 
 async def _check_scheduler(distributed: Any, address: str) -> None:
-    """Raise an error if it is not Dask that answers: a client would wait for its greeting forever."""
+    """Raise an error if it is not Dask that answers: a client would wait for its greeting
+    forever.
+    """
     options = distributed.Security().get_connection_args("client")
-    comm = await asyncio.wait_for(distributed.core.connect(address, ANSWER_TIMEOUT, **options), ANSWER_TIMEOUT)
+    comm = await asyncio.wait_for(
+        distributed.core.connect(address, ANSWER_TIMEOUT, **options), ANSWER_TIMEOUT
+    )
     await comm.close()

@@ -1,1 +1,3 @@
-"""Sums over kernel matrices: backends, the plan of tiles and patches, schedulers, checkpoints, memory."""
+"""Sums over kernel matrices: backends, the plan of tiles and patches, schedulers,
+checkpoints, memory.
+"""

@@ -1,10 +1,11 @@
 """Backends: the libraries that do the arithmetic on one block of a kernel matrix.
 
-`Backend` is the narrow interface between the cutting of kernel matrices (`reduce`) and the arithmetic. What there is to
-compute is a `Job`; a block of a job is a job too. `NumpyBackend`, the reference, is always available: cache-sized
-tiles, one matrix product for r², the kernel function in place, sums by BLAS. In single precision its tiles are float32,
-and what is summed over them is float64. `NumbaBackend` is the same with the compiled passes of `numba_tiles`.
-`LookupBackend` is for kernels given as a matrix of their values.
+`Backend` is the narrow interface between the cutting of kernel matrices (`reduce`) and the
+arithmetic. What there is to compute is a `Job`; a block of a job is a job too.
+`NumpyBackend`, the reference, is always available: cache-sized tiles, one matrix product for
+r², the kernel function in place, sums by BLAS. In single precision its tiles are float32,
+and what is summed over them is float64. `NumbaBackend` is the same with the compiled passes
+of `numba_tiles`. `LookupBackend` is for kernels given as a matrix of their values.
 """
 
 from __future__ import annotations
@@ -34,19 +35,25 @@ Precision = Literal["double", "single"]
 PRECISIONS = ("double", "single")
 BACKENDS = ("auto", "numpy", "numba", "torch", "triton")
 
-# Rows and columns of a tile: large enough that threads seldom wait for the interpreter, small enough for the cache.
+# Rows and columns of a tile: large enough that threads seldom wait for the interpreter, small
+# enough for the cache.
 TILE = 448
 # With at least this many columns to multiply, tiles are as wide as their block.
 MANY_COLUMNS = 16
 # Blocks are whole numbers of tiles, so that no edges are wasted.
-SMALLEST_BLOCK, LARGEST_BLOCK = TILE, 4 * TILE
-# Blocks that are submitted at a time: enough to keep any local executor busy, few enough to bound memory.
+SMALLEST_BLOCK = TILE
+LARGEST_BLOCK = 4 * TILE
+# Blocks that are submitted at a time: enough to keep any local executor busy, few enough to
+# bound memory.
 BLOCKS_IN_FLIGHT = 32
 
-# The product gives r² up to 2⁻⁵² max‖x‖²; beyond this many squared kernel lengths, differences are exact instead.
+# The product gives r² up to 2⁻⁵² max‖x‖²; beyond this many squared kernel lengths, differences
+# are exact instead.
 LARGEST_PRODUCT_RATIO = 1e5
-# The same for float32 tiles; beyond the second, sums that cancel, as those of KSD do, need float64.
-LARGEST_SINGLE_RATIO, LARGEST_WITH_SIDES = 64.0, 16.0
+# The same for float32 tiles; beyond the second, sums that cancel, as those of KSD do, need
+# float64.
+LARGEST_SINGLE_RATIO = 64.0
+LARGEST_WITH_SIDES = 16.0
 # Between these lengths all powers of them stay within float32.
 SINGLE_LENGTHS = (1e-4, 1e4)
 
@@ -55,11 +62,12 @@ SINGLE_LENGTHS = (1e-4, 1e4)
 class Points:
     """Rows prepared once for squared distances by one matrix product.
 
-    ``x.left @ y.right`` of two prepared samples, (n, d+2) and (d+2, m), is ``q r²`` directly (or x·y). `rows` are the
-    centred rows themselves, used instead where the product would lose digits (`by_differences`). All are arrays of the
-    backend's library; for torch, all three are the rows, and `largest` is their largest squared norm. `single` is left
-    and right in float32, if they were asked for. `start` is the number of the first row. `operands` is for a backend to
-    keep what it makes of the rows.
+    ``x.left @ y.right`` of two prepared samples, (n, d+2) and (d+2, m), is ``q r²`` directly
+    (or x·y). `rows` are the centred rows themselves, used instead where the product would
+    lose digits (`by_differences`). All are arrays of the backend's library; for torch, all
+    three are the rows, and `largest` is their largest squared norm. `single` is left and
+    right in float32, if they were asked for. `start` is the number of the first row.
+    `operands` is for a backend to keep what it makes of the rows.
     """
 
     rows: Any
@@ -77,19 +85,24 @@ class Points:
     def __getitem__(self, block: slice) -> Points:
         if block == slice(0, len(self)):
             return self
-        single = None if self.single is None else (self.single[0][block], self.single[1][:, block])
+        single = (
+            None if self.single is None else (self.single[0][block], self.single[1][:, block])
+        )
         sides = self.left[block], self.right[:, block]
         start = self.start + block.indices(len(self))[0]
-        return Points(self.rows[block], *sides, self.by_differences, self.largest, single, start)
+        return Points(
+            self.rows[block], *sides, self.by_differences, self.largest, single, start
+        )
 
 
 @dataclass(frozen=True)
 class Job:
     """Products of a kernel matrix, or of a block of one, for each weight W among φ, φ', r²φ''.
 
-    ``rows[W] = W(x, y) @ right[W]`` and ``columns[W] = W(x, y)ᵀ @ left[W]``. Right-hand sides are vectors or matrices.
-    With ``y=None`` the matrix is symmetric: each pair is evaluated once, the diagonal is left out and there are no
-    columns. `diagonal=False` leaves out equal row numbers of a square cross matrix. `squares` asks for Σφ².
+    ``rows[W] = W(x, y) @ right[W]`` and ``columns[W] = W(x, y)ᵀ @ left[W]``. Right-hand
+    sides are vectors or matrices. With ``y=None`` the matrix is symmetric: each pair is
+    evaluated once, the diagonal is left out and there are no columns. `diagonal=False`
+    leaves out equal row numbers of a square cross matrix. `squares` asks for Σφ².
     """
 
     kernel: Kernel
@@ -131,10 +144,20 @@ class Job:
             return Job(self.kernel, self.x[i], None, right, squares=self.squares)
         # Off the diagonal of a symmetric matrix, the transposed half is the column products.
         left = {w: side[i] for w, side in (self.right if self.symmetric else self.left).items()}
-        return Job(self.kernel, self.x[i], self.across[j], right, left, self.diagonal or i != j, self.squares)
+        return Job(
+            self.kernel,
+            self.x[i],
+            self.across[j],
+            right,
+            left,
+            self.diagonal or i != j,
+            self.squares,
+        )
 
     def products(self, values: Array) -> Products:
-        """The transposed products, given the kernel values; the pairs that are left out are set to 0."""
+        """The transposed products, given the kernel values; the pairs that are left out are
+        set to 0.
+        """
         if self.without_diagonal:
             np.fill_diagonal(values, 0.0)
         rows = {w: (values @ side).T for w, side in self.right.items()}
@@ -149,14 +172,18 @@ class Job:
             return np.zeros(shape) if isinstance(side, np.ndarray) else side.new_zeros(shape)
 
         rows = {w: zeros(side, len(self.x)) for w, side in self.right.items()}
-        return Products(rows, {w: zeros(side, len(self.across)) for w, side in self.left.items()})
+        return Products(
+            rows, {w: zeros(side, len(self.across)) for w, side in self.left.items()}
+        )
 
 
 @dataclass
 class Products:
-    """Row products and column products, and Σφ² over all pairs (0 unless asked for), in float64, where they were made.
+    """Row products and column products, and Σφ² over all pairs (0 unless asked for), in
+    float64, where they were made.
 
-    Those of a block are transposed, (right-hand sides, rows), or (rows,) for a single right-hand side.
+    Those of a block are transposed, (right-hand sides, rows), or (rows,) for a single
+    right-hand side.
     """
 
     rows: dict[Weight, Array]
@@ -164,12 +191,16 @@ class Products:
     squares: float = 0.0
 
     def map(self, function: Callable[[Array], Array]) -> Products:
-        rows, columns = ({w: function(a) for w, a in each.items()} for each in (self.rows, self.columns))
+        rows, columns = (
+            {w: function(a) for w, a in each.items()} for each in (self.rows, self.columns)
+        )
         return Products(rows, columns, self.squares)
 
 
 class Backend(Protocol):
-    """A library that can prepare points and reduce a block. Implementations must be picklable values."""
+    """A library that can prepare points and reduce a block. Implementations must be
+    picklable values.
+    """
 
     @property
     def name(self) -> str:
@@ -177,13 +208,17 @@ class Backend(Protocol):
 
     @property
     def threads(self) -> bool:
-        """True if blocks run faster in threads; False for a library with its own threads, and for a device."""
+        """True if blocks run faster in threads; False for a library with its own threads,
+        and for a device.
+        """
 
     def array(self, values: Array) -> Array:
         """The values as the library's own float64 array, where it computes."""
 
     def block_rows(self, longest: int, sides: int, memory: int) -> int:
-        """Rows and columns of a block, for a matrix this long, the number of right-hand sides and a byte budget."""
+        """Rows and columns of a block, for a matrix this long, the number of right-hand
+        sides and a byte budget.
+        """
 
     def points(self, kernel: Kernel, rows: Array) -> Points:
         """The rows, already centred, prepared for this kernel."""
@@ -195,8 +230,8 @@ class Backend(Protocol):
 def length_unit(kernel: Kernel) -> tuple[float, float]:
     """The unit rows are divided by, and q for rows in that unit.
 
-    A Gaussian is evaluated in units near its bandwidth, so that no scale of the data over- or underflows. The unit is a
-    power of two, so that the division loses no digit.
+    A Gaussian is evaluated in units near its bandwidth, so that no scale of the data over-
+    or underflows. The unit is a power of two, so that the division loses no digit.
     """
     if kernel.unit_rate is None:
         return 1.0, 1.0
@@ -221,8 +256,8 @@ class NumpyBackend:
     def block_rows(self, longest: int, sides: int, memory: int) -> int:
         """Whole numbers of tiles; about five blocks a side keep a few workers evenly busy.
 
-        Two are enough for plain sums: these come with several matrices at once, and each is computed so quickly that
-        submitting more blocks would cost noticeable time.
+        Two are enough for plain sums: these come with several matrices at once, and each is
+        computed so quickly that submitting more blocks would cost noticeable time.
         """
         affordable = memory // (BLOCKS_IN_FLIGHT * 8 * 2 * max(sides, 1))
         blocks = 2 if sides <= 2 else 5
@@ -230,7 +265,8 @@ class NumpyBackend:
         return int(max(SMALLEST_BLOCK, min(LARGEST_BLOCK, affordable, balanced)))
 
     def points(self, kernel: Kernel, rows: Array) -> Points:
-        """``left = [−2q x, q‖x‖², 1]`` and ``right = [y, 1, q‖y‖²]ᵀ``, so that ``left @ right = q r²``.
+        """``left = [−2q x, q‖x‖², 1]`` and ``right = [y, 1, q‖y‖²]ᵀ``, so that ``left @
+        right = q r²``.
 
         For a Gaussian q r² is its exponent; for other kernels q = 1.
         """
@@ -239,19 +275,31 @@ class NumpyBackend:
         unit, rate = length_unit(kernel)
         rows, (n, d) = rows / unit, rows.shape
         norms = np.einsum("ij,ij->i", rows, rows)
-        left, right = np.empty((n, d + 2)), np.empty((d + 2, n))
+        left = np.empty((n, d + 2))
+        right = np.empty((d + 2, n))
         np.multiply(rows, -2.0 * rate, out=left[:, :d])
         left[:, d] = right[d + 1] = rate * norms
         left[:, d + 1] = right[d] = 1.0
         right[:d] = rows.T
-        far = not float(norms.max(initial=0.0)) <= LARGEST_PRODUCT_RATIO * (kernel.length / unit) ** 2
-        # Here and not for every block; what does not fit into float32 is computed in double precision.
+        far = (
+            not float(norms.max(initial=0.0))
+            <= LARGEST_PRODUCT_RATIO * (kernel.length / unit) ** 2
+        )
+        # Here and not for every block; what does not fit into float32 is computed in double
+        # precision.
         with np.errstate(over="ignore"):
-            single = None if self.precision == "double" else (left.astype(np.float32), right.astype(np.float32))
+            single = (
+                None
+                if self.precision == "double"
+                else (left.astype(np.float32), right.astype(np.float32))
+            )
         return Points(rows, left, right, far, single=single)
 
     def block_sums(self, block: Job) -> Products:
-        operands = self.operands(block, np.float32 if self.precision == "single" and fits_single(block) else np.float64)
+        operands = self.operands(
+            block,
+            np.float32 if self.precision == "single" and fits_single(block) else np.float64,
+        )
         products = operands.products()
         for sums, sides in ((products.rows, operands.right), (products.columns, operands.left)):
             for w, (_, scale) in sides.items():
@@ -265,9 +313,11 @@ class NumpyBackend:
 
 @dataclass(frozen=True)
 class NumbaBackend(NumpyBackend):
-    """NumPy's blocks and tiles, with kernel values and their sums by one compiled pass over each tile.
+    """NumPy's blocks and tiles, with kernel values and their sums by one compiled pass over
+    each tile.
 
-    A process that lacks Numba, such as a worker, computes with NumPy: the same sums up to rounding.
+    A process that lacks Numba, such as a worker, computes with NumPy: the same sums up to
+    rounding.
     """
 
     @property
@@ -280,29 +330,39 @@ class NumbaBackend(NumpyBackend):
 
 @cache
 def numba_problem() -> str:
-    """Why Numba cannot be used by this process; empty if it can: it is installed, and its sums are NumPy's."""
+    """Why Numba cannot be used by this process; empty if it can: it is installed, and its
+    sums are NumPy's.
+    """
     if find_spec("numba") is None:
         return 'numba is not installed; install it with  pip install "relfit[fast]"'
-    backend, kernel = NumpyBackend(), Gaussian(1.0)
+    backend = NumpyBackend()
+    kernel = Gaussian(1.0)
     points = backend.points(kernel, np.linspace(-4.0, 4.0, 150).reshape(75, 2))
     job = Job(kernel, points, None, {"phi": np.linspace(1.0, 2.0, 75)}, squares=True)
     try:
         # Numba warns of environment variables that it cannot read.
         with without_warnings:
-            sums, exact = (kind(job, np.float64).products() for kind in (_FusedOperands, Operands))
+            sums, exact = (
+                kind(job, np.float64).products() for kind in (_FusedOperands, Operands)
+            )
     except Exception as error:  # noqa: BLE001  (a compiler may fail in any way)
         return f"numba does not work here ({type(error).__name__}: {first_line(error)})"
-    off = np.abs(sums.rows["phi"] / exact.rows["phi"] - 1.0).max() + abs(sums.squares / exact.squares - 1.0)
+    off = np.abs(sums.rows["phi"] / exact.rows["phi"] - 1.0).max() + abs(
+        sums.squares / exact.squares - 1.0
+    )
     return "" if off < 1e-13 else f"numba's sums are off by {off:.0e} from NumPy's"
 
 
-def add_up_tiles(block: Job, operands: Any, height: int, width: int, squared_norm: Callable[[Array], Any]) -> Products:
+def add_up_tiles(
+    block: Job, operands: Any, height: int, width: int, squared_norm: Callable[[Array], Any]
+) -> Products:
     """The products of a block, transposed, tile by tile in a fixed order.
 
-    ``operands.weights(i, j)`` is one tile of every weight, and ``operands.product(side, part, tile)`` is
-    ``(tile @ side[part])ᵀ``.
+    ``operands.weights(i, j)`` is one tile of every weight, and ``operands.product(side,
+    part, tile)`` is ``(tile @ side[part])ᵀ``.
     """
-    products, squares = block.zeros(), 0.0
+    products = block.zeros()
+    squares = 0.0
 
     def add(sums: Array, at: slice, side: Any, part: slice, tile: Array) -> None:
         view = sums[..., at]
@@ -324,7 +384,9 @@ def add_up_tiles(block: Job, operands: Any, height: int, width: int, squared_nor
 
 
 def _tiles(block: Job, height: int, width: int) -> Iterator[tuple[slice, slice]]:
-    """Rows and columns of the tiles; those of a symmetric block are squares on its diagonal and all right of them."""
+    """Rows and columns of the tiles; those of a symmetric block are squares on its diagonal
+    and all right of them.
+    """
     for i in cuts(len(block.x), height):
         if block.symmetric:
             yield i, i
@@ -335,7 +397,8 @@ def _tiles(block: Job, height: int, width: int) -> Iterator[tuple[slice, slice]]
 class _Scratch(threading.local):
     """Memory for the tiles of one block at a time, kept by each thread.
 
-    New arrays of this size for every block would be taken from and returned to the system each time.
+    New arrays of this size for every block would be taken from and returned to the system
+    each time.
     """
 
     def __init__(self) -> None:
@@ -347,7 +410,9 @@ class _Scratch(threading.local):
         if needed > len(self.memory):
             self.memory = np.empty(needed, np.uint8)
         memory = self.memory[:needed].view(dtype)
-        return [memory[end - size : end] for size, end in zip(sizes, accumulate(sizes), strict=True)]
+        return [
+            memory[end - size : end] for size, end in zip(sizes, accumulate(sizes), strict=True)
+        ]
 
 
 _scratch = _Scratch()
@@ -355,7 +420,9 @@ _Side = tuple[Array, Array | None]
 
 
 def _side(side: Array, dtype: Any) -> _Side:
-    """A right-hand side in the working precision; in float32 its columns are divided by a scale, so that they fit."""
+    """A right-hand side in the working precision; in float32 its columns are divided by a
+    scale, so that they fit.
+    """
     if dtype == np.float64:
         return side, None
     largest = np.abs(side).max(axis=0, initial=0.0)
@@ -367,23 +434,38 @@ class Operands:
     """A block's operands in the working precision, prepared once for all tiles."""
 
     def __init__(self, block: Job, dtype: Any) -> None:
-        self.block, self.across, self.without_diagonal = block, block.across, block.without_diagonal
+        self.block, self.across, self.without_diagonal = (
+            block,
+            block.across,
+            block.without_diagonal,
+        )
         self.by_differences = block.x.by_differences or self.across.by_differences
-        x, y = block.x.left, self.across.right
-        if dtype == np.float32 and block.x.single is not None and self.across.single is not None:
-            x, y = block.x.single[0], self.across.single[1]
+        x = block.x.left
+        y = self.across.right
+        if (
+            dtype == np.float32
+            and block.x.single is not None
+            and self.across.single is not None
+        ):
+            x = block.x.single[0]
+            y = self.across.single[1]
         self.x, self.y = (part.astype(dtype, copy=False) for part in (x, y))
-        self.right, self.left = ({w: _side(b, dtype) for w, b in sides.items()} for sides in (block.right, block.left))
+        self.right, self.left = (
+            {w: _side(b, dtype) for w, b in sides.items()}
+            for sides in (block.right, block.left)
+        )
         columns = max(math.prod(side.shape[1:]) for side in block.sides)
         self.height, self.width = self.tile_sizes(dtype, columns)
         size = self.height * self.width
-        self.tile, self.out, self.tiles = _scratch.arrays(dtype, size, columns * self.width, self.more_tiles() * size)
+        self.tile, self.out, self.tiles = _scratch.arrays(
+            dtype, size, columns * self.width, self.more_tiles() * size
+        )
 
     def tile_sizes(self, dtype: Any, columns: int) -> tuple[int, int]:
         """Rows and columns of a tile."""
         if self.block.kernel.unit_rate is not None and columns >= MANY_COLUMNS:
-            # Strips: adding up the products of square tiles would cost noticeable time. Kernels other than the
-            # Gaussian need several tiles at once, which are kept small.
+            # Strips: adding up the products of square tiles would cost noticeable time. Kernels
+            # other than the Gaussian need several tiles at once, which are kept small.
             return TILE, max(TILE, len(self.across))
         return TILE, TILE if dtype == np.float64 else 2 * TILE
 
@@ -393,7 +475,8 @@ class Operands:
 
     def argument(self, i: slice, j: slice) -> Array:
         """One tile of q r² (or x·y)."""
-        height, width = i.stop - i.start, j.stop - j.start
+        height = i.stop - i.start
+        width = j.stop - j.start
         tile = self.tile[: height * width].reshape(height, width)
         if not self.by_differences:
             return np.matmul(self.x[i], self.y[:, j], out=tile)
@@ -402,8 +485,11 @@ class Operands:
         return tile
 
     def values(self, argument: Array) -> dict[Weight, Array]:
-        """The tile of every weight that is asked for, from the tile of q r², which may be overwritten."""
-        kernel, which = self.block.kernel, tuple(self.block.right)
+        """The tile of every weight that is asked for, from the tile of q r², which may be
+        overwritten.
+        """
+        kernel = self.block.kernel
+        which = tuple(self.block.right)
         if kernel.unit_rate is not None:
             # φ' and r²φ'' are multiples of φ and of r²φ here, and callers ask for φ alone.
             return {"phi": np.exp(argument, out=argument)}
@@ -424,24 +510,39 @@ class Operands:
             np.fill_diagonal(tile[:, i.start - j.start :], value)
 
     def product(self, side: _Side, part: slice, tile: Array) -> Array:
-        """(tile @ side[part])ᵀ, as (right-hand sides × rows) @ tile: the shape at which BLAS is fastest."""
+        """(tile @ side[part])ᵀ, as (right-hand sides × rows) @ tile: the shape at which BLAS
+        is fastest.
+        """
         columns = side[0][part].T
-        out = self.out[: columns.size // columns.shape[-1] * len(tile)].reshape(*columns.shape[:-1], len(tile))
+        out = self.out[: columns.size // columns.shape[-1] * len(tile)].reshape(
+            *columns.shape[:-1], len(tile)
+        )
         return np.matmul(columns, tile.T, out=out)
 
     def products(self) -> Products:
         """The products of the block, with columns still divided by their scale."""
-        return add_up_tiles(self.block, self, self.height, self.width, lambda phi: float(phi.ravel() @ phi.ravel()))
+        return add_up_tiles(
+            self.block,
+            self,
+            self.height,
+            self.width,
+            lambda phi: float(phi.ravel() @ phi.ravel()),
+        )
 
 
 class _FusedOperands(Operands):
-    """The same with compiled passes: products with vectors in one pass over each tile, others by BLAS."""
+    """The same with compiled passes: products with vectors in one pass over each tile,
+    others by BLAS.
+    """
 
     def __init__(self, block: Job, dtype: Any) -> None:
         super().__init__(block, dtype)
-        self.compiled, kernel = import_module("relfit.compute.numba_tiles"), block.kernel
+        self.compiled = import_module("relfit.compute.numba_tiles")
+        kernel = block.kernel
         self.squared = isinstance(kernel, Squared)
-        self.terms = self.compiled.terms_of(kernel.kernel if isinstance(kernel, Squared) else kernel, dtype)
+        self.terms = self.compiled.terms_of(
+            kernel.kernel if isinstance(kernel, Squared) else kernel, dtype
+        )
 
     def more_tiles(self) -> int:
         return len(self.block.right) if self.block.kernel.unit_rate is None else 0
@@ -451,7 +552,9 @@ class _FusedOperands(Operands):
             self.compiled.exponentials(argument)
             return {"phi": argument}
         which = tuple(self.block.right)
-        if self.terms is None or not (which == ("phi",) or (len(which) == 3 and self.block.kernel.smooth)):
+        if self.terms is None or not (
+            which == ("phi",) or (len(which) == 3 and self.block.kernel.smooth)
+        ):
             return super().values(argument)
         out = self.tiles.reshape(len(which), -1)[:, : argument.size]
         tiles = [*out, None, None][:3]
@@ -462,31 +565,41 @@ class _FusedOperands(Operands):
         return dict(zip(which, out.reshape(len(which), *argument.shape), strict=True))
 
     def products(self) -> Products:
-        block, products = self.block, self.block.zeros()
+        block = self.block
+        products = self.block.zeros()
         if list(block.right) != ["phi"] or any(side.ndim > 1 for side in block.sides):
             return super().products()
-        right, rows, symmetric = self.right["phi"][0], products.rows["phi"], block.symmetric
+        right = self.right["phi"][0]
+        rows = products.rows["phi"]
+        symmetric = block.symmetric
         gaussian = block.kernel.unit_rate is not None
         if symmetric:
-            left, columns = right, rows
+            left = right
+            columns = rows
         elif block.left:
-            left, columns = self.left["phi"][0], products.columns["phi"]
+            left = self.left["phi"][0]
+            columns = products.columns["phi"]
         else:
-            left, columns = np.zeros(len(block.x), right.dtype), np.zeros(len(block.across))
+            left = np.zeros(len(block.x), right.dtype)
+            columns = np.zeros(len(block.across))
         for i, j in _tiles(block, self.height, self.width):
-            tile, upper = self.argument(i, j), symmetric and i == j
+            tile = self.argument(i, j)
+            upper = symmetric and i == j
             tile = tile if gaussian else self.values(tile)["phi"]
             if not upper:
                 self.drop_diagonal(tile, i, j, -math.inf if gaussian else 0.0)
             products.squares += self.compiled.tile_sums(
                 tile, None if gaussian else True, right[j], left[i], rows[i], columns[j], upper
             )
-        products.squares = products.squares * (2.0 if symmetric else 1.0) if block.squares else 0.0
+        products.squares = (
+            products.squares * (2.0 if symmetric else 1.0) if block.squares else 0.0
+        )
         return products
 
 
 def fits_single(block: Job, length: float | None = None) -> bool:
-    """True if float32 tiles keep enough digits: distances come from a product and are not too long for the kernel.
+    """True if float32 tiles keep enough digits: distances come from a product and are not
+    too long for the kernel.
 
     `length` is that of the kernel, unless the points are prepared for another one.
     """
@@ -498,14 +611,22 @@ def fits_single(block: Job, length: float | None = None) -> bool:
         return False
     unit, rate = length_unit(kernel)
     # The last row of the prepared columns is q‖x‖².
-    norm = max(float(np.abs(points.right[-1]).max(initial=0.0)) for points in (block.x, block.across))
-    ratio = LARGEST_SINGLE_RATIO if all((side == 1.0).all() for side in block.sides) else LARGEST_WITH_SIDES
+    norm = max(
+        float(np.abs(points.right[-1]).max(initial=0.0)) for points in (block.x, block.across)
+    )
+    ratio = (
+        LARGEST_SINGLE_RATIO
+        if all((side == 1.0).all() for side in block.sides)
+        else LARGEST_WITH_SIDES
+    )
     return norm <= ratio * abs(rate) * (length / unit) ** 2
 
 
 @dataclass(frozen=True)
 class LookupBackend(NumpyBackend):
-    """Products with blocks of a given kernel matrix, which are looked up instead of computed."""
+    """Products with blocks of a given kernel matrix, which are looked up instead of
+    computed.
+    """
 
     def points(self, kernel: Kernel, rows: Array) -> Points:
         return Points(rows, rows, rows.T, by_differences=False)

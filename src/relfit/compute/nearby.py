@@ -8,25 +8,36 @@ from typing import Any
 
 import numpy as np
 
-from relfit.compute.backend import Job, NumpyBackend, Operands, Points, Products, add_up_tiles, fits_single
+from relfit.compute.backend import (
+    Job,
+    NumpyBackend,
+    Operands,
+    Points,
+    Products,
+    add_up_tiles,
+    fits_single,
+)
 from relfit.kernels.base import Kernel
 from relfit.util.arrays import Array
 
 # Rows and columns of a tile: it fits into the cache of a core.
-_HEIGHT, _WIDTH = 128, 896
+_HEIGHT = 128
+_WIDTH = 896
 # Rows and columns of a matrix that is a single block.
 _WHOLE = 2048
-# The ratio of the two lengths at which the Gaussian of the shorter one is φ^16 of the longer one.
+# The ratio of the two lengths at which the Gaussian of the shorter one is φ^16 of the longer
+# one.
 _FOUR = 4.0
 
 
 @dataclass(frozen=True)
 class NearbyBackend(NumpyBackend):
-    """Computes the distances of a block once for all `kernels`, from the longest to the shortest.
+    """Computes the distances of a block once for all `kernels`, from the longest to the
+    shortest.
 
-    For φ alone, as in MMD. An estimate with the first kernel computes and keeps the sums of all
-    of them; estimates with the others, of the same rows, only look theirs up. In single precision
-    blocks that would lose too many digits are in double precision.
+    For φ alone, as in MMD. An estimate with the first kernel computes and keeps the sums of
+    all of them; estimates with the others, of the same rows, only look theirs up. In single
+    precision blocks that would lose too many digits are in double precision.
     """
 
     kernels: tuple[Kernel, ...] = ()
@@ -34,13 +45,16 @@ class NearbyBackend(NumpyBackend):
     starts: list[int] = field(default_factory=list, compare=False)
 
     def block_rows(self, longest: int, sides: int, memory: int) -> int:
-        """Whole matrices of up to 2048 rows: there are several of them, and each block has a price of its own."""
+        """Whole matrices of up to 2048 rows: there are several of them, and each block has a
+        price of its own.
+        """
         return longest if longest <= _WHOLE else super().block_rows(longest, sides, memory)
 
     def points(self, kernel: Kernel, rows: Array) -> Points:
         """The rows, prepared for the longest kernel and numbered.
 
-        Estimates of the same rows ask for points in the same order, so the numbers are the same, too.
+        Estimates of the same rows ask for points in the same order, so the numbers are the
+        same, too.
         """
         start = sum(self.starts)
         self.starts.append(len(rows))
@@ -59,14 +73,24 @@ class NearbyBackend(NumpyBackend):
         numbers: Any = range(len(self.kernels))
         right = dict.fromkeys(numbers, block.right["phi"])
         left = dict.fromkeys(numbers, block.left["phi"]) if block.left else {}
-        every: Any = super().block_sums(replace(block, kernel=self.kernels[0], right=right, left=left))
+        every: Any = super().block_sums(
+            replace(block, kernel=self.kernels[0], right=right, left=left)
+        )
         return [
-            Products({"phi": every.rows[k]}, {"phi": every.columns[k]} if left else {}, every.squares[k])
+            Products(
+                {"phi": every.rows[k]},
+                {"phi": every.columns[k]} if left else {},
+                every.squares[k],
+            )
             for k in numbers
         ]
 
     def operands(self, block: Job, dtype: Any) -> Operands:
-        return _Operands(block, dtype if fits_single(block, self.kernels[-1].length) else np.float64, self.kernels)
+        return _Operands(
+            block,
+            dtype if fits_single(block, self.kernels[-1].length) else np.float64,
+            self.kernels,
+        )
 
 
 class _Operands(Operands):
@@ -85,7 +109,9 @@ class _Operands(Operands):
 
     def products(self) -> Any:
         """The products with every kernel, and the squares of each."""
-        every: Any = add_up_tiles(replace(self.block, squares=False), self, self.height, self.width, float)
+        every: Any = add_up_tiles(
+            replace(self.block, squares=False), self, self.height, self.width, float
+        )
         every.squares = self.squares
         return every
 
@@ -99,7 +125,8 @@ class _Operands(Operands):
     def values(self, argument: Array) -> Any:
         """φ of every kernel.
 
-        For Gaussians of the lengths 2b and b/2 one exponential gives both: φ of the second is φ¹⁶ of the first.
+        For Gaussians of the lengths 2b and b/2 one exponential gives both: φ of the second
+        is φ¹⁶ of the first.
         """
         longest = self.kernels[0]
         if longest.unit_rate is None:
@@ -112,4 +139,7 @@ class _Operands(Operands):
             for _ in range(3):
                 np.multiply(second, second, out=second)
             return {0: first, 1: second}
-        return {k: np.exp(argument * (longest.length / each.length) ** 2) for k, each in enumerate(self.kernels)}
+        return {
+            k: np.exp(argument * (longest.length / each.length) ** 2)
+            for k, each in enumerate(self.kernels)
+        }

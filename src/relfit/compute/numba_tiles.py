@@ -1,13 +1,17 @@
-"""Fused tiles for the CPU, compiled by Numba: from the argument of a tile to kernel values and to their sums.
+"""Fused tiles for the CPU, compiled by Numba: from the argument of a tile to kernel values
+and to their sums.
 
-NumPy needs several passes over a tile, and its exponential is slow on processors without AVX-512. Here one pass does
-it all, with an exponential and a logarithm that LLVM turns into the vector instructions of whatever processor there is:
-no calls, no table, no conversion between floating point and 64-bit integers. The product that gives the argument stays
-in BLAS. This file imports numba, which is optional; `backend.NumbaBackend` imports it when it is used.
+NumPy needs several passes over a tile, and its exponential is slow on processors without
+AVX-512. Here one pass does it all, with an exponential and a logarithm that LLVM turns into
+the vector instructions of whatever processor there is: no calls, no table, no conversion
+between floating point and 64-bit integers. The product that gives the argument stays in
+BLAS. This file imports numba, which is optional; `backend.NumbaBackend` imports it when it
+is used.
 
-Functions are compiled when they are first used, for one precision, in about half a second each, and are kept in Numba's
-cache: a folder beside this file, or that of the user, if one of them can be written to. What is damaged there is
-compiled again.
+Functions are compiled when they are first used, for one precision, in about half a second
+each, and are kept in Numba's
+cache: a folder beside this file, or that of the user, if one of them can be written to. What
+is damaged there is compiled again.
 """
 
 from __future__ import annotations
@@ -25,18 +29,23 @@ from relfit.kernels.base import Sum
 from relfit.kernels.composite import MultiScale
 from relfit.kernels.standard import IMQ, Gaussian, Matern, RationalQuadratic
 
-# Rows whose column sums are added up in the precision of the tile before they are added to those in double precision,
-# and those that `tile_sums` takes at once: so many that LLVM takes one vector of each, which spills no registers.
-STRIP, TOGETHER = 60, 6
+# Rows whose column sums are added up in the precision of the tile before they are added to
+# those in double precision, and those that `tile_sums` takes at once: so many that LLVM takes
+# one vector of each, which spills no registers.
+STRIP = 60
+TOGETHER = 6
 F = np.float32
 
 
 def _exp(x):
-    """e^x for x ≤ 700: 0 below the normal numbers of the type (−708, −87), NaN for NaN; the error is below one ulp."""
+    """e^x for x ≤ 700: 0 below the normal numbers of the type (−708, −87), NaN for NaN; the
+    error is below one ulp.
+    """
 
 
 def _exp64(x):
-    # e^x = 2^n e^r with n = x/ln 2 rounded: adding 1.5·2⁵² rounds, and leaves n in the last bits.
+    # e^x = 2^n e^r with n = x/ln 2 rounded: adding 1.5·2⁵² rounds, and leaves n in the last
+    # bits.
     shifted = x * 1.4426950408889634 + 6755399441055744.0
     n = shifted - 6755399441055744.0
     r = x - n * 0.6931471803691238
@@ -71,7 +80,9 @@ def _exp32(x):
     p = p * r + F(0.4999998211860657)
     p = p * r + F(1.0)
     p = p * r + F(1.0)
-    bits = np.float32(p).view(np.int32) + np.int32(np.float32(shifted).view(np.int32) << np.int32(23))
+    bits = np.float32(p).view(np.int32) + np.int32(
+        np.float32(shifted).view(np.int32) << np.int32(23)
+    )
     return F(0.0) if x < F(-87.0) else np.int32(bits).view(np.float32)
 
 
@@ -81,7 +92,9 @@ def _exp_of_type(x):
 
 
 class _Cache(FunctionCache):
-    """Numba's cache, without which the functions work as well: a damaged file or a full disk stops nothing."""
+    """Numba's cache, without which the functions work as well: a damaged file or a full disk
+    stops nothing.
+    """
 
     def load_overload(self, sig, target_context):
         try:
@@ -109,39 +122,64 @@ def _compiled(*more):
     return decorate
 
 
-# Sums may be taken in any order, so that they are taken in vectors; the order is fixed when this is compiled.
+# Sums may be taken in any order, so that they are taken in vectors; the order is fixed when
+# this is compiled.
 @_compiled("reassoc", "nsz")
 def tile_sums(tile, values, right, left, rows, columns, upper):
     """Add tile @ right to `rows` and tileᵀ @ left to `columns`; returns the sum of squares.
 
-    The tile holds exponents of a Gaussian, or kernel values if `values` is not None. If `upper`, only the pairs above
-    its diagonal count. The sums are in double precision; right and left have the tile's type.
+    The tile holds exponents of a Gaussian, or kernel values if `values` is not None. If
+    `upper`, only the pairs above its diagonal count. The sums are in double precision; right
+    and left have the tile's type.
     """
     height, width = tile.shape
     partial = np.zeros(width, tile.dtype)
-    zero, squares = tile.dtype.type(0), 0.0
+    zero = tile.dtype.type(0)
+    squares = 0.0
     for start in range(0, height, STRIP):
         partial[:] = 0
         stop = min(start + STRIP, height)
         # Without exponentials, one row at a time is faster.
         first = start if upper or values is not None else stop - (stop - start) % TOGETHER
         for a in range(start, first, TOGETHER):
-            w0, w1, w2, w3, w4, w5 = left[a], left[a + 1], left[a + 2], left[a + 3], left[a + 4], left[a + 5]
-            t0, t1, t2, t3, t4, t5, square = zero, zero, zero, zero, zero, zero, zero
-            # An unsigned number needs no test for negative ones, which would keep LLVM from using vectors.
+            w0 = left[a]
+            w1 = left[a + 1]
+            w2 = left[a + 2]
+            w3 = left[a + 3]
+            w4 = left[a + 4]
+            w5 = left[a + 5]
+            t0 = zero
+            t1 = zero
+            t2 = zero
+            t3 = zero
+            t4 = zero
+            t5 = zero
+            square = zero
+            # An unsigned number needs no test for negative ones, which would keep LLVM from
+            # using vectors.
             for b in range(np.uintp(0), np.uintp(width)):
-                p0, p1, p2 = _exp(tile[a, b]), _exp(tile[a + 1, b]), _exp(tile[a + 2, b])
-                p3, p4, p5 = _exp(tile[a + 3, b]), _exp(tile[a + 4, b]), _exp(tile[a + 5, b])
+                p0 = _exp(tile[a, b])
+                p1 = _exp(tile[a + 1, b])
+                p2 = _exp(tile[a + 2, b])
+                p3 = _exp(tile[a + 3, b])
+                p4 = _exp(tile[a + 4, b])
+                p5 = _exp(tile[a + 5, b])
                 r = right[b]
-                t0, t1, t2 = t0 + p0 * r, t1 + p1 * r, t2 + p2 * r
-                t3, t4, t5 = t3 + p3 * r, t4 + p4 * r, t5 + p5 * r
+                t0 = t0 + p0 * r
+                t1 = t1 + p1 * r
+                t2 = t2 + p2 * r
+                t3 = t3 + p3 * r
+                t4 = t4 + p4 * r
+                t5 = t5 + p5 * r
                 partial[b] += p0 * w0 + p1 * w1 + p2 * w2 + p3 * w3 + p4 * w4 + p5 * w5
                 square += p0 * p0 + p1 * p1 + p2 * p2 + p3 * p3 + p4 * p4 + p5 * p5
             for k, total in enumerate((t0, t1, t2, t3, t4, t5)):
                 rows[a + k] += total
             squares += square
         for a in range(first, stop):
-            weight, total, square = left[a], zero, zero
+            weight = left[a]
+            total = zero
+            square = zero
             for b in range(np.uintp(a + 1 if upper else 0), np.uintp(width)):
                 phi = tile[a, b]
                 if values is None:
@@ -164,7 +202,7 @@ def exponentials(tile):
             tile[a, b] = _exp(tile[a, b])
 
 
-# ── kernels other than the Gaussian: sums of terms, each a tuple of numbers of the tile's type ───────────────────────
+# ── kernels other than the Gaussian: sums of terms, each a tuple of numbers of the tile's type
 
 
 class Exponential(NamedTuple):
@@ -175,9 +213,11 @@ class Exponential(NamedTuple):
 
 
 class Decaying(NamedTuple):
-    """With a = √(rate·t): φ = (one + p1 a + p2 a²) e^−a, φ' = (q0 + q1 a) e^−a and r²φ'' = (s1 a + s2 a²) e^−a.
+    """With a = √(rate·t): φ = (one + p1 a + p2 a²) e^−a, φ' = (q0 + q1 a) e^−a and r²φ'' =
+    (s1 a + s2 a²) e^−a.
 
-    A factor that is constant is so for infinite a too, where NumPy's is: there a is limited by `ends` and `slope_ends`.
+    A factor that is constant is so for infinite a too, where NumPy's is: there a is limited
+    by `ends` and `slope_ends`.
     """
 
     rate: float
@@ -193,7 +233,9 @@ class Decaying(NamedTuple):
 
 
 class Power(NamedTuple):
-    """φ = base^e with base = offset + slope·t; `first` is e·slope and `second` (e − 1)·slope."""
+    """φ = base^e with base = offset + slope·t; `first` is e·slope and `second` (e −
+    1)·slope.
+    """
 
     offset: float
     slope: float
@@ -231,7 +273,8 @@ def _decaying(t, term):
 
 def _root(t, term):
     base = term.offset + term.slope * t
-    inverse, phi = term.one / base, term.one / np.sqrt(base)
+    inverse = term.one / base
+    phi = term.one / np.sqrt(base)
     dphi = term.first * phi * inverse
     return phi, dphi, term.second * dphi * (t * inverse)
 
@@ -245,24 +288,26 @@ def _inverse(t, term):
 
 def _power(t, term):
     base = term.offset + term.slope * t
-    inverse, wide = term.one / base, np.float64(base)
+    inverse = term.one / base
+    wide = np.float64(base)
     # An infinite base, or NaN, has no logarithm; the powers are negative.
     phi = _exp(term.exponent * _log(wide)) if wide < np.inf else np.float64(inverse)
     dphi = term.first * phi * inverse
     return phi, dphi, term.second * dphi * (t * inverse)
 
 
-# The bits of √½ and of 1, and of 2⁵², to which a whole number below 2⁵² is added by setting its last bits.
-LOG_ROOT, LOG_ONE, LOG_MAGIC = (
-    np.uint64(0x3FE6A09E667F3BCD),
-    np.uint64(0x3FF0000000000000),
-    np.uint64(0x4330000000000000),
-)
+# The bits of √½ and of 1, and of 2⁵², to which a whole number below 2⁵² is added by setting its
+# last bits.
+LOG_ROOT = np.uint64(0x3FE6A09E667F3BCD)
+LOG_ONE = np.uint64(0x3FF0000000000000)
+LOG_MAGIC = np.uint64(0x4330000000000000)
 
 
 @njit(fastmath={"contract"})
 def _log(x):
-    """log x of a positive normal number, to one ulp: with x = 2^n m, m between √½ and √2, and log m a series in s."""
+    """log x of a positive normal number, to one ulp: with x = 2^n m, m between √½ and √2,
+    and log m a series in s.
+    """
     bits = np.float64(x).view(np.uint64)
     k = np.uint64(bits - LOG_ROOT + LOG_ONE) >> np.uint64(52)
     n = np.uint64(k | LOG_MAGIC).view(np.float64) - (4503599627370496.0 + 1023.0)
@@ -270,13 +315,24 @@ def _log(x):
     s = f / (2.0 + f)
     z = s * s
     w = z * z
-    odd = z * (0.6666666666666735 + w * (0.2857142874366239 + w * (0.1818357216161805 + w * 0.14798198605116586)))
+    odd = z * (
+        0.6666666666666735
+        + w * (0.2857142874366239 + w * (0.1818357216161805 + w * 0.14798198605116586))
+    )
     even = w * (0.3999999999940942 + w * (0.22222198432149784 + w * 0.15313837699209373))
     half = 0.5 * f * f
-    return n * 0.6931471803691238 - ((half - (s * (half + odd + even) + n * 1.9082149292705877e-10)) - f)
+    return n * 0.6931471803691238 - (
+        (half - (s * (half + odd + even) + n * 1.9082149292705877e-10)) - f
+    )
 
 
-_FORMULAS = {Exponential: _exponential, Decaying: _decaying, Power: _power, Root: _root, Inverse: _inverse}
+_FORMULAS = {
+    Exponential: _exponential,
+    Decaying: _decaying,
+    Power: _power,
+    Root: _root,
+    Inverse: _inverse,
+}
 
 
 @overload(_values, jit_options={"fastmath": {"contract"}})
@@ -286,7 +342,9 @@ def _values_of_term(t, term):  # noqa: ARG001  (the names must be those of `_val
 
 @_compiled()
 def tile_values(argument, term, more, phi, dphi, r2ddphi):
-    """Set φ, and φ' and r²φ'' unless they are None, to the term's at a flat tile of r²; add it if there are `more`."""
+    """Set φ, and φ' and r²φ'' unless they are None, to the term's at a flat tile of r²; add
+    it if there are `more`.
+    """
     zero = argument.dtype.type(0)
     for k in range(len(argument)):
         t = argument[k]
@@ -298,13 +356,16 @@ def tile_values(argument, term, more, phi, dphi, r2ddphi):
 
 
 def terms_of(kernel, dtype):
-    """A radial kernel as terms, in numbers of this type; None if it is not a sum of these, or they do not fit."""
+    """A radial kernel as terms, in numbers of this type; None if it is not a sum of these,
+    or they do not fit.
+    """
     try:
         terms = [type(term)(*map(dtype, term)) for term in _terms(kernel)]
     except (KeyError, OverflowError, ZeroDivisionError):
         return None
     limits = np.finfo(dtype)
-    # A number beyond the type, and a power that is so large at 0 that _exp does not hold it, are left to NumPy.
+    # A number beyond the type, and a power that is so large at 0 that _exp does not hold it,
+    # are left to NumPy.
     largest = math.log(float(limits.max)) - 10.0
     for term in terms:
         if not all(map(math.isfinite, term[:-2] if isinstance(term, Decaying) else term)):
@@ -334,19 +395,28 @@ def _power_term(offset, slope, exponent):
 
 
 def _matern_term(kernel):
-    rate, scale = 2.0 * kernel.smoothness / kernel.length**2, 1.0 / kernel.length**2
+    rate = 2.0 * kernel.smoothness / kernel.length**2
+    scale = 1.0 / kernel.length**2
     if kernel.smoothness == 0.5:
         return Decaying(rate, 1.0, *(0.0,) * 6, 1e4, 1e4)
     if kernel.smoothness == 1.5:
-        return Decaying(rate, 1.0, 1.0, 0.0, -1.5 * scale, 0.0, 0.75 * scale, 0.0, math.inf, 1e4)
+        return Decaying(
+            rate, 1.0, 1.0, 0.0, -1.5 * scale, 0.0, 0.75 * scale, 0.0, math.inf, 1e4
+        )
     slope = -5.0 / 6.0 * scale
-    return Decaying(rate, 1.0, 1.0, 1.0 / 3.0, slope, slope, 0.0, 5.0 / 12.0 * scale, math.inf, math.inf)
+    return Decaying(
+        rate, 1.0, 1.0, 1.0 / 3.0, slope, slope, 0.0, 5.0 / 12.0 * scale, math.inf, math.inf
+    )
 
 
 _TERMS = {
     Gaussian: lambda kernel: [_gaussian_term(kernel.length)],
-    MultiScale: lambda kernel: [_gaussian_term(factor * kernel.bandwidth) for factor in kernel.factors],
+    MultiScale: lambda kernel: [
+        _gaussian_term(factor * kernel.bandwidth) for factor in kernel.factors
+    ],
     Matern: lambda kernel: [_matern_term(kernel)],
     IMQ: lambda kernel: [_power_term(kernel.length**2, 1.0, kernel.exponent)],
-    RationalQuadratic: lambda kernel: [_power_term(1.0, 0.5 / (kernel.alpha * kernel.length**2), -kernel.alpha)],
+    RationalQuadratic: lambda kernel: [
+        _power_term(1.0, 0.5 / (kernel.alpha * kernel.length**2), -kernel.alpha)
+    ],
 }

@@ -1,22 +1,25 @@
 """Sums over kernel matrices, without ever holding a matrix.
 
-A `Reduction` says what is summed: the rows of k for MMD, those of every Stein kernel for KSD. `matrix_sums` computes it
-for whole kernel matrices:
+A `Reduction` says what is summed: the rows of k for MMD, those of every Stein kernel for
+KSD. `matrix_sums` computes it for whole kernel matrices:
 
-1. Every matrix is cut into *patches*, each the part between some rows of two samples. A patch is large enough (about a
-   second of one core or more) to be sent to another process, and its sums are small enough to be kept in a checkpoint.
-2. The reduction *prepares* the rows of both sides of a patch, once for all patches they occur in, and *combines* them:
-   it asks for products of the kernel matrix between them with right-hand sides, mostly for a single `Job`.
-3. The threads compute a patch in *blocks*, and those of all patches share one queue. The backend works through a block
-   in *tiles* that fit into the cache.
-4. The products of blocks are added up, the reduction *finishes* them into the sums of the patch, and the sums of all
-   patches are added up to those of the matrix.
+1. Every matrix is cut into *patches*, each the part between some rows of two samples. A patch
+   is large enough (about a second of one core or more) to be sent to another process, and its
+   sums are small enough to be kept in a checkpoint.
+2. The reduction *prepares* the rows of both sides of a patch, once for all patches they occur
+   in, and *combines* them: it asks for products of the kernel matrix between them with
+   right-hand sides, mostly for a single `Job`.
+3. The threads compute a patch in *blocks*, and those of all patches share one queue. The
+   backend works through a block in *tiles* that fit into the cache.
+4. The products of blocks are added up, the reduction *finishes* them into the sums of the
+   patch, and the sums of all patches are added up to those of the matrix.
 
-Patches and blocks are cut by the sizes, the byte budget and the backend alone, and are added up in their order wherever
-they were computed, so that the answer has the same bits for any number of workers.
+Patches and blocks are cut by the sizes, the byte budget and the backend alone, and are added
+up in their order wherever they were computed, so that the answer has the same bits for any
+number of workers.
 
-A `Runtime` says where and how this is done. `chosen_backend` chooses its backend: by name, or by where the data live,
-what is installed and how much there is to compute.
+A `Runtime` says where and how this is done. `chosen_backend` chooses its backend: by name,
+or by where the data live, what is installed and how much there is to compute.
 """
 
 from __future__ import annotations
@@ -55,30 +58,39 @@ from relfit.util.shared import Shared
 
 T = TypeVar("T")
 
-# Pairs that take two cores about twenty seconds: longer than it takes to start torch and a device.
+# Pairs that take two cores about twenty seconds: longer than it takes to start torch and a
+# device.
 DEVICE_PAIRS = 20_000_000_000
 # Pairs that take NumPy about as long as it takes to load Numba and its compiled tiles.
 COMPILED_PAIRS = 500_000_000
 DEFAULT_MEMORY = 256 * 2**20
-# A thousand million pairs: one to ten seconds of one core. A whole number of blocks, so that no edges are wasted.
-PATCH_ROWS, BLOCK_ROWS = 18 * 1792, 1792
+# A thousand million pairs: one to ten seconds of one core. A whole number of blocks, so that no
+# edges are wasted.
+PATCH_ROWS = 18 * 1792
+BLOCK_ROWS = 1792
 # With more numbers than this to each pair of rows, patches are made smaller.
 NARROW = 256
-# Patches for devices are this much longer on both sides: devices are a thousand times as fast and would wait for work.
+# Patches for devices are this much longer on both sides: devices are a thousand times as fast
+# and would wait for work.
 DEVICE_SCALE = 32
 # Prepared sides that are kept, and where memory is bounded.
-KEPT_SIDES, KEPT_SIDES_OF_FEW = 64, 2
-# Numbers in a side of a patch on a device, and the bytes of the sides that are kept there, about 24 for each number.
-DEVICE_NUMBERS, DEVICE_BYTES = 2**28, 2**34
+KEPT_SIDES = 64
+KEPT_SIDES_OF_FEW = 2
+# Numbers in a side of a patch on a device, and the bytes of the sides that are kept there,
+# about 24 for each number.
+DEVICE_NUMBERS = 2**28
+DEVICE_BYTES = 2**34
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What there is to compute: the device that the data live on (None: the host), the pairs of rows, the kernel.
+    """What there is to compute: the device that the data live on (None: the host), the pairs
+    of rows, the kernel.
 
-    `largest` gives the largest squared norm of the centred rows, which have `dim` columns; it is only called if the
-    fused kernels might be used. `sides` is True if the kernel matrix is multiplied with more than ones, as for KSD, and
-    `executor` if the user gave one.
+    `largest` gives the largest squared norm of the centred rows, which have `dim` columns;
+    it is only called if the fused kernels might be used. `sides` is True if the kernel
+    matrix is multiplied with more than ones, as for KSD, and `executor` if the user gave
+    one.
     """
 
     device: str | None
@@ -90,23 +102,31 @@ class Workload:
     executor: bool = False
 
 
-def chosen_backend(name: str, precision: str, workload: Workload) -> tuple[Backend, tuple[str, ...]]:
+def chosen_backend(
+    name: str, precision: str, workload: Workload
+) -> tuple[Backend, tuple[str, ...]]:
     """The backend for this workload, and notes about the choice for the reader.
 
-    "numpy" and "numba" compute on the host, "torch" where the data live, "triton" on a CUDA device. "auto" stays where
-    the data live, unless they are on the host, there is a CUDA device, and enough to compute to make up for the
-    transfer. On the host it uses Numba if that works and there is enough to compute to make up for
-    loading it.
-    What the fused kernels cannot compute to float32 accuracy is left to torch in float64.
+    "numpy" and "numba" compute on the host, "torch" where the data live, "triton" on a CUDA
+    device. "auto" stays where the data live, unless they are on the host, there is a CUDA
+    device, and enough to compute to make up for the transfer. On the host it uses Numba if
+    that works and there is enough to compute to make up for loading it. What the fused
+    kernels cannot compute to float32 accuracy is left to torch in float64.
     """
     if workload.executor and name in ("torch", "triton"):
         raise InputError(
-            f"executor: cannot be combined with backend={name!r}, which has its own threads; leave it out or use "
+            f"executor: cannot be combined with backend={name!r}, which has its own threads; "
+            f"leave it out or use "
             'backend="numpy"'
         )
     device = workload.device
     if name == "auto":
-        if device is None and not workload.executor and workload.pairs >= DEVICE_PAIRS and has_cuda():
+        if (
+            device is None
+            and not workload.executor
+            and workload.pairs >= DEVICE_PAIRS
+            and has_cuda()
+        ):
             device = "cuda:0"
         if device is None:
             name = "numba" if fits_compiled(workload) else "numpy"
@@ -123,21 +143,29 @@ def chosen_backend(name: str, precision: str, workload: Workload) -> tuple[Backe
     for library in ("torch", name):
         if not _has(library):
             raise BackendUnavailable(
-                f'backend: {library} is not installed; install it with  pip install {library}, or use backend="numpy"'
+                f"backend: {library} is not installed; install it with  pip install "
+                f'{library}, or use backend="numpy"'
             )
     if name == "torch":
         return _tensor_backend(device or "cpu", cast(Precision, precision)), ()
     if os.environ.get("TRITON_INTERPRET") == "1":
         device = "cpu"  # Triton's interpreter: slow, for tests.
     elif not has_cuda():
-        raise BackendUnavailable('backend: "triton" needs a CUDA device and torch sees none; use "auto" or "torch"')
+        raise BackendUnavailable(
+            'backend: "triton" needs a CUDA device and torch sees none; use "auto" or "torch"'
+        )
     if fits_fused(workload):
         return _tensor_backend(device or "cuda:0", fused=True), ()
-    note = "the fused kernels do not fit this kernel, or rows so far apart in its units; torch computed in float64"
+    note = (
+        "the fused kernels do not fit this kernel, or rows so far apart in its units; "
+        "torch computed in float64"
+    )
     return _tensor_backend(device or "cuda:0"), (note,)
 
 
-def _tensor_backend(device: str, precision: Precision = "double", *, fused: bool = False) -> Backend:
+def _tensor_backend(
+    device: str, precision: Precision = "double", *, fused: bool = False
+) -> Backend:
     if fused:
         from relfit.compute.triton_backend import TritonBackend
 
@@ -148,7 +176,9 @@ def _tensor_backend(device: str, precision: Precision = "double", *, fused: bool
 
 
 def fits_compiled(workload: Workload) -> bool:
-    """True if Numba works and there is enough to compute to make up for loading it: never by what ran before."""
+    """True if Numba works and there is enough to compute to make up for loading it: never by
+    what ran before.
+    """
     return workload.pairs >= COMPILED_PAIRS and not numba_problem()
 
 
@@ -156,7 +186,9 @@ def fits_fused(workload: Workload) -> bool:
     """True if the fused kernels can compute this workload to float32 accuracy."""
     from relfit.compute.triton_backend import fits
 
-    return fits(workload.kernel, ("phi",), workload.largest(), workload.dim, sides=workload.sides)
+    return fits(
+        workload.kernel, ("phi",), workload.largest(), workload.dim, sides=workload.sides
+    )
 
 
 @cache
@@ -166,7 +198,8 @@ def _has(library: str) -> bool:
 
 @dataclass(frozen=True)
 class LocalBackend(NumpyBackend):
-    """The backend of the worker that computes: its CUDA device, where Triton's kernels fit if `fused`, or its host.
+    """The backend of the worker that computes: its CUDA device, where Triton's kernels fit
+    if `fused`, or its host.
 
     On the host it is Numba if `compiled`, else NumPy.
     """
@@ -191,9 +224,10 @@ class LocalBackend(NumpyBackend):
 class Runtime:
     """Where and how sums are computed; nothing here changes the answer by more than rounding.
 
-    Blocks of at most `memory` bytes in all are computed by the `backend`, in our own `threads` or on the caller's
-    `executor`, in this process. A `scheduler` sends patches, of at most `patch_rows` rows, to workers elsewhere, and a
-    `checkpoint` records the finished ones. `progress` is called with the numbers of finished pairs and of all pairs.
+    Blocks of at most `memory` bytes in all are computed by the `backend`, in our own
+    `threads` or on the caller's `executor`, in this process. A `scheduler` sends patches, of
+    at most `patch_rows` rows, to workers elsewhere, and a `checkpoint` records the finished
+    ones. `progress` is called with the numbers of finished pairs and of all pairs.
     """
 
     backend: Backend = field(default_factory=NumpyBackend)
@@ -208,7 +242,8 @@ class Runtime:
 
 @dataclass(frozen=True)
 class Patch:
-    """The kernel values between the rows i of sample x and the rows j of sample y, as (first, last + 1).
+    """The kernel values between the rows i of sample x and the rows j of sample y, as
+    (first, last + 1).
 
     For a sample with itself (x = y) every pair is evaluated once and counts for both its rows.
     """
@@ -225,20 +260,27 @@ class Patch:
 
     @property
     def pairs(self) -> int:
-        height, width = self.i[1] - self.i[0], self.j[1] - self.j[0]
+        height = self.i[1] - self.i[0]
+        width = self.j[1] - self.j[0]
         return height * (height - 1) // 2 if self.symmetric else height * width
 
 
 @dataclass(frozen=True)
 class Sums:
-    """The sums of a patch or of a whole matrix: one number or l of them for each row, the same for columns, and Σk²."""
+    """The sums of a patch or of a whole matrix: one number or l of them for each row, the
+    same for columns, and Σk².
+    """
 
     rows: Array
     columns: Array | None = None
     squares: float = 0.0
 
     def on_host(self) -> Sums:
-        return Sums(host(self.rows), None if self.columns is None else host(self.columns), float(self.squares))
+        return Sums(
+            host(self.rows),
+            None if self.columns is None else host(self.columns),
+            float(self.squares),
+        )
 
 
 class Reduction(Protocol):
@@ -249,7 +291,9 @@ class Reduction(Protocol):
         """The number of times that the kernel is evaluated for every pair."""
 
     def key(self) -> str:
-        """Everything that decides the sums besides the sources, as text that is the same in every process."""
+        """Everything that decides the sums besides the sources, as text that is the same in
+        every process.
+        """
 
     def needs(self, patch: Patch) -> tuple[int, ...]:
         """The numbers of the sources that a patch is computed from."""
@@ -258,7 +302,9 @@ class Reduction(Protocol):
         """The number of numbers that belong to each pair of rows."""
 
     def prepare(self, sources: Sequence[Any], which: int, rows: slice, backend: Backend) -> Any:
-        """One side: everything that belongs to these rows of one sample, for every patch they occur in."""
+        """One side: everything that belongs to these rows of one sample, for every patch
+        they occur in.
+        """
 
     def combine(self, x: Any, y: Any, patch: Patch) -> list[Job]:
         """The products needed between two prepared sides; y is x for a symmetric patch."""
@@ -269,7 +315,9 @@ class Reduction(Protocol):
 
 @dataclass(frozen=True)
 class Work:
-    """A reduction, the sources it reads, and the patches of one or more kernel matrices to compute it on."""
+    """A reduction, the sources it reads, and the patches of one or more kernel matrices to
+    compute it on.
+    """
 
     reduction: Reduction
     sources: tuple[Any, ...]
@@ -282,7 +330,13 @@ class Work:
     def digest(self, runtime: Runtime) -> str:
         """A hash of everything that decides the sums, to the last bit."""
         digest = hashlib.sha256()
-        for part in (self.reduction.key(), runtime.backend.name, runtime.memory, self.patches, np.__version__):
+        for part in (
+            self.reduction.key(),
+            runtime.backend.name,
+            runtime.memory,
+            self.patches,
+            np.__version__,
+        ):
             digest.update(f"{part!r}\n".encode())
         for source in self.sources:
             digest.update(f"{source.shape}\n".encode())
@@ -295,22 +349,32 @@ def kernel_key(kernel: Kernel, centre: Array | float) -> str:
     """A kernel and the point that rows are shifted by, as text for `Reduction.key`."""
     if not kernel.writable:
         raise InputError(
-            f"checkpoint: expected a kernel that is identified by its numbers, got {kernel.describe()}; functions of "
+            f"checkpoint: expected a kernel that is identified by its numbers, got "
+            f"{kernel.describe()}; functions of "
             "your own may change between two runs"
         )
     return f"{kernel!r} {np.asarray(centre, dtype='<f8').tobytes().hex()}"
 
 
 def matrix_sums(
-    reduction: Reduction, sources: Sequence[Any], matrices: Sequence[tuple[int, int]], runtime: Runtime
+    reduction: Reduction,
+    sources: Sequence[Any],
+    matrices: Sequence[tuple[int, int]],
+    runtime: Runtime,
 ) -> list[Sums]:
-    """The sums of whole kernel matrices, each between two of the samples, or of one sample with itself.
+    """The sums of whole kernel matrices, each between two of the samples, or of one sample
+    with itself.
 
-    Arrays are where the backend computes if every matrix is a single patch, on the host otherwise.
+    Arrays are where the backend computes if every matrix is a single patch, on the host
+    otherwise.
     """
     size = patch_rows(reduction.width(sources), runtime)
     shapes = [(len(sources[x]), len(sources[y])) for x, y in matrices]
-    cut = [(k, patch) for k, (x, y) in enumerate(matrices) for patch in cut_matrix(x, y, shapes[k], size)]
+    cut = [
+        (k, patch)
+        for k, (x, y) in enumerate(matrices)
+        for patch in cut_matrix(x, y, shapes[k], size)
+    ]
     work = Work(reduction, tuple(sources), tuple(patch for _, patch in cut))
     totals: list[Sums | None] = [None] * len(matrices)
     for (k, patch), sums in zip(cut, _patch_sums(work, runtime), strict=True):
@@ -322,20 +386,33 @@ def matrix_sums(
 def patch_rows(width: int, runtime: Runtime) -> int:
     """Rows and columns of a patch, for this many numbers to each pair."""
     if not runtime.backend.threads:
-        return DEVICE_NUMBERS // width  # A device is not shared: it gets whole matrices, as far as they fit.
+        return (
+            DEVICE_NUMBERS // width
+        )  # A device is not shared: it gets whole matrices, as far as they fit.
     rows = math.ceil(PATCH_ROWS / math.sqrt(max(1.0, width / NARROW)) / BLOCK_ROWS) * BLOCK_ROWS
-    if isinstance(runtime.backend, LocalBackend) and runtime.scheduler is not None and runtime.scheduler.has_devices():
+    if (
+        isinstance(runtime.backend, LocalBackend)
+        and runtime.scheduler is not None
+        and runtime.scheduler.has_devices()
+    ):
         rows *= DEVICE_SCALE
     return rows if runtime.patch_rows is None else max(1, min(rows, runtime.patch_rows))
 
 
 def cut_matrix(x: int, y: int, shape: tuple[int, int], size: int) -> list[Patch]:
-    """The patches of the kernel matrix of samples x and y; those on and above the diagonal if x = y."""
-    return [Patch(x, y, (i.start, i.stop), (j.start, j.stop)) for i, j in _grid(shape, size, upper=x == y)]
+    """The patches of the kernel matrix of samples x and y; those on and above the diagonal
+    if x = y.
+    """
+    return [
+        Patch(x, y, (i.start, i.stop), (j.start, j.stop))
+        for i, j in _grid(shape, size, upper=x == y)
+    ]
 
 
 def _grid(shape: tuple[int, int], size: int, upper: bool) -> list[tuple[slice, slice]]:
-    """Rows and columns of the parts of a matrix; only those on and above the diagonal if `upper`."""
+    """Rows and columns of the parts of a matrix; only those on and above the diagonal if
+    `upper`.
+    """
     rows, columns = (list(cuts(length, size)) for length in shape)
     return [(i, j) for a, i in enumerate(rows) for j in columns[a if upper else 0 :]]
 
@@ -345,7 +422,10 @@ def _added(total: Sums | None, patch: Patch, sums: Sums, shape: tuple[int, int])
         if (patch.i, patch.j) == ((0, shape[0]), (0, shape[1])):
             return sums
         more = tuple(sums.rows.shape[1:])
-        total = Sums(np.zeros((shape[0], *more)), None if patch.x == patch.y else np.zeros((shape[1], *more)))
+        total = Sums(
+            np.zeros((shape[0], *more)),
+            None if patch.x == patch.y else np.zeros((shape[1], *more)),
+        )
     total.rows[slice(*patch.i)] += host(sums.rows)
     if sums.columns is not None:
         target = total.rows if patch.x == patch.y else cast(Array, total.columns)
@@ -367,13 +447,20 @@ class _Progress:
 
 
 def _patch_sums(work: Work, runtime: Runtime) -> Iterator[Sums]:
-    """The sums of every patch in turn: read from the checkpoint, or computed and recorded there."""
+    """The sums of every patch in turn: read from the checkpoint, or computed and recorded
+    there.
+    """
     progress = _Progress(runtime.progress, work.pairs)
     if runtime.checkpoint is None:
         yield from _computed_sums(work, runtime, progress)
         return
     finished = runtime.checkpoint.resume(work.digest(runtime), len(work.patches))
-    missing = replace(work, patches=tuple(patch for k, patch in enumerate(work.patches) if k not in finished.numbers))
+    missing = replace(
+        work,
+        patches=tuple(
+            patch for k, patch in enumerate(work.patches) if k not in finished.numbers
+        ),
+    )
     if finished.numbers:
         progress.add(work.pairs - missing.pairs)
     # Closed at once on an error, so that no worker continues.
@@ -389,7 +476,9 @@ def _patch_sums(work: Work, runtime: Runtime) -> Iterator[Sums]:
 
 
 def _computed_sums(work: Work, runtime: Runtime, progress: _Progress) -> Generator[Sums]:
-    """The sums of every patch in turn, computed in this process or by the scheduler's workers."""
+    """The sums of every patch in turn, computed in this process or by the scheduler's
+    workers.
+    """
     if runtime.scheduler is None:
         yield from _local_sums(work, runtime, progress)
         return
@@ -402,28 +491,43 @@ def _computed_sums(work: Work, runtime: Runtime, progress: _Progress) -> Generat
         arguments = (reduction, patch, runtime.backend, runtime.memory)
         return Task(patch_sums, arguments, reads=reduction.needs(patch), memory=needed)
 
-    with closing(runtime.scheduler.results([task(patch) for patch in work.patches], work.sources)) as results:
+    with closing(
+        runtime.scheduler.results([task(patch) for patch in work.patches], work.sources)
+    ) as results:
         for patch, sums in zip(work.patches, results, strict=True):
             progress.add(reduction.passes * patch.pairs)
             yield sums
 
 
-def patch_sums(sources: Sequence[Any], reduction: Reduction, patch: Patch, backend: Backend, memory: int) -> Sums:
-    """The sums of one patch, computed by a worker on one core of its machine or on its device."""
+def patch_sums(
+    sources: Sequence[Any], reduction: Reduction, patch: Patch, backend: Backend, memory: int
+) -> Sums:
+    """The sums of one patch, computed by a worker on one core of its machine or on its
+    device.
+    """
     if isinstance(backend, LocalBackend):
         backend = backend.here()
     work = Work(reduction, tuple(map(opened, sources)), (patch,))
-    [sums] = _local_sums(work, Runtime(backend, memory=memory, threads=1), _Progress(None, work.pairs))
+    [sums] = _local_sums(
+        work, Runtime(backend, memory=memory, threads=1), _Progress(None, work.pairs)
+    )
     return sums.on_host()
 
 
 def _local_sums(work: Work, runtime: Runtime, progress: _Progress) -> Generator[Sums]:
-    reduction, sources = work.reduction, work.sources
+    reduction = work.reduction
+    sources = work.sources
     bounded = runtime.patch_rows is not None
     kept = KEPT_SIDES_OF_FEW if bounded else KEPT_SIDES
-    sides = {(which, rows): None for patch in work.patches for which, rows in ((patch.x, patch.i), (patch.y, patch.j))}
+    sides = {
+        (which, rows): None
+        for patch in work.patches
+        for which, rows in ((patch.x, patch.i), (patch.y, patch.j))
+    }
     if not runtime.backend.threads:
-        largest = max((stop - start) * sources[which].shape[1] for which, (start, stop) in sides)
+        largest = max(
+            (stop - start) * sources[which].shape[1] for which, (start, stop) in sides
+        )
         kept = min(kept, max(2, DEVICE_BYTES // (24 * largest)))
 
     @lru_cache(kept)
@@ -433,13 +537,17 @@ def _local_sums(work: Work, runtime: Runtime, progress: _Progress) -> Generator[
     def running(patch: Patch) -> _Running[Sums]:
         x = side(patch.x, patch.i)
         y = x if patch.symmetric else side(patch.y, patch.j)
-        return _Running(reduction.combine(x, y, patch), partial(reduction.finish, x, y), runtime)
+        return _Running(
+            reduction.combine(x, y, patch), partial(reduction.finish, x, y), runtime
+        )
 
     if not runtime.backend.threads and len(sides) <= kept:
-        # First, since a side's size is asked for, and a device answers only when it has no other work.
+        # First, since a side's size is asked for, and a device answers only when it has no
+        # other work.
         for each in sides:
             side(*each)
-    # With bounded memory one patch at a time: blocks of later patches would hold their rows already.
+    # With bounded memory one patch at a time: blocks of later patches would hold their rows
+    # already.
     together = [(patch,) for patch in work.patches] if bounded else [work.patches]
     with _block_executor(runtime, work.pairs) as executor:
         for patches in together:
@@ -452,21 +560,31 @@ def kernel_products(jobs: Sequence[Job], runtime: Runtime) -> list[Products]:
     >>> from relfit.kernels.standard import Gaussian
     >>> kernel, runtime = Gaussian(1.0), Runtime()
     >>> x = runtime.backend.points(kernel, np.array([[0.0], [1.0]]))
-    >>> kernel_products([Job(kernel, x, None, {"phi": np.ones(2)})], runtime)[0].rows["phi"].round(4)
+    >>> kernel_products([Job(kernel, x, None, {"phi": np.ones(2)})], runtime)[0].rows[
+    ...     "phi"
+    ... ].round(4)
     array([0.6065, 0.6065])
     """
     pairs = sum(job.pairs for job in jobs)
     running = (_Running([job], lambda products: products[0], runtime) for job in jobs)
     with _block_executor(runtime, pairs) as executor:
-        results = list(_finished(running, executor, runtime, _Progress(runtime.progress, pairs)))
-    return [replace(products.map(host), squares=float(products.squares)) for products in results]
+        results = list(
+            _finished(running, executor, runtime, _Progress(runtime.progress, pairs))
+        )
+    return [
+        replace(products.map(host), squares=float(products.squares)) for products in results
+    ]
 
 
 @contextmanager
 def _block_executor(runtime: Runtime, pairs: int) -> Iterator[Executor | None]:
     """The threads for blocks of this many pairs, with BLAS held at one thread."""
     threads = runtime.threads if runtime.backend.threads else 1
-    pool = local_executor(pairs, threads) if runtime.executor is None else nullcontext(runtime.executor)
+    pool = (
+        local_executor(pairs, threads)
+        if runtime.executor is None
+        else nullcontext(runtime.executor)
+    )
     with pool as executor, one_blas_thread:
         yield executor
 
@@ -491,7 +609,9 @@ def _one_blas_thread() -> Iterator[None]:
 
 
 def _let_go() -> None:
-    """Since threadpoolctl 3.8 only the thread that set a limit may lift it, but the last caller may be another one."""
+    """Since threadpoolctl 3.8 only the thread that set a limit may lift it, but the last
+    caller may be another one.
+    """
     owner = getattr(threadpoolctl, "OpenBLASController", None)
     getattr(owner, "clear_controlling_thread", lambda: None)()
 
@@ -501,9 +621,13 @@ one_blas_thread = Shared(_one_blas_thread)
 
 
 class _Running(Generic[T]):
-    """A patch whose blocks are being computed: its jobs where the backend computes, and their products so far."""
+    """A patch whose blocks are being computed: its jobs where the backend computes, and
+    their products so far.
+    """
 
-    def __init__(self, jobs: Sequence[Job], finish: Callable[[list[Products]], T], runtime: Runtime) -> None:
+    def __init__(
+        self, jobs: Sequence[Job], finish: Callable[[list[Products]], T], runtime: Runtime
+    ) -> None:
         self.jobs = [_on_backend(job, runtime.backend) for job in jobs]
         self.finish = finish
         self.blocks = plan_blocks(self.jobs[0], runtime)
@@ -524,7 +648,12 @@ class _Running(Generic[T]):
 
     def result(self) -> T:
         """What `finish` makes of the products of the whole patch, (rows, right-hand sides)."""
-        return self.finish([each.map(lambda array: array if array.ndim == 1 else array.T) for each in self.products])
+        return self.finish(
+            [
+                each.map(lambda array: array if array.ndim == 1 else array.T)
+                for each in self.products
+            ]
+        )
 
 
 def _on_backend(job: Job, backend: Backend) -> Job:
@@ -534,23 +663,35 @@ def _on_backend(job: Job, backend: Backend) -> Job:
 
 
 def plan_blocks(job: Job, runtime: Runtime) -> list[tuple[slice, slice]]:
-    """The blocks of a job, from its sizes, the byte budget and the backend: never from the number of workers."""
+    """The blocks of a job, from its sizes, the byte budget and the backend: never from the
+    number of workers.
+    """
     sides = sum(math.prod(side.shape[1:]) for side in job.sides)
     size = runtime.backend.block_rows(max(len(job.x), len(job.across)), sides, runtime.memory)
     return _grid((len(job.x), len(job.across)), size, upper=job.symmetric)
 
 
 def _finished(
-    patches: Iterable[_Running[T]], executor: Executor | None, runtime: Runtime, progress: _Progress
+    patches: Iterable[_Running[T]],
+    executor: Executor | None,
+    runtime: Runtime,
+    progress: _Progress,
 ) -> Generator[T]:
     """The result of every patch in turn.
 
-    Blocks of all patches share one queue, so that no thread waits between two of them. A patch is asked for only when
-    threads are about to run out of blocks, so that few are held at a time.
+    Blocks of all patches share one queue, so that no thread waits between two of them. A
+    patch is asked for only when threads are about to run out of blocks, so that few are held
+    at a time.
     """
     backend = runtime.backend
-    tasks = ((patch, i, j, [job.block(i, j) for job in patch.jobs]) for patch in patches for i, j in patch.blocks)
-    with closing(local_results(tasks, lambda task: (_products_of, backend, task[3]), executor)) as computed:
+    tasks = (
+        (patch, i, j, [job.block(i, j) for job in patch.jobs])
+        for patch in patches
+        for i, j in patch.blocks
+    )
+    with closing(
+        local_results(tasks, lambda task: (_products_of, backend, task[3]), executor)
+    ) as computed:
         for (patch, i, j, blocks), products in computed:
             patch.add(i, j, products)
             progress.add(sum(block.pairs for block in blocks))

@@ -1,7 +1,8 @@
-"""Rows are arrays, those that do not fit into memory too: they are written once to a .npy file and mapped from there.
+"""Rows are arrays, those that do not fit into memory too: they are written once to a .npy
+file and mapped from there.
 
-The system keeps in memory what is in use of a mapped file and may drop it at any time; the process itself holds nothing
-of it. Other processes get such rows as the path of their file.
+The system keeps in memory what is in use of a mapped file and may drop it at any time; the
+process itself holds nothing of it. Other processes get such rows as the path of their file.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def cuts(stop: int, size: int, start: int = 0) -> Iterator[slice]:
 
 
 def parts(shape: tuple[int, ...], numbers: int | None = None) -> Iterator[slice]:
-    """Consecutive slices of rows (n, d), each of at most `numbers` numbers (`PART_NUMBERS`), but at least one row.
+    """Consecutive slices of rows (n, d), each of at most `numbers` numbers (`PART_NUMBERS`),
+    but at least one row.
 
     >>> list(parts((5, 100), 200))
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
@@ -48,7 +50,8 @@ def parts(shape: tuple[int, ...], numbers: int | None = None) -> Iterator[slice]
 
 
 def spilled(blocks: Iterable[NDArray[Any]], folder: Path) -> Array:
-    """The blocks of rows (·, d), one after the other, as a mapped array (n, d) of float64 in a new file in the folder.
+    """The blocks of rows (·, d), one after the other, as a mapped array (n, d) of float64 in
+    a new file in the folder.
 
     The header of the file is written last: a file that is not finished cannot be loaded.
 
@@ -72,7 +75,9 @@ def spilled(blocks: Iterable[NDArray[Any]], folder: Path) -> Array:
 
 
 def transposed(rows: Array, folder: Path) -> Array:
-    """The columns of rows (n, d) as a mapped array (d, n), in which each of them is consecutive."""
+    """The columns of rows (n, d) as a mapped array (d, n), in which each of them is
+    consecutive.
+    """
     count, width = rows.shape
     with _new_file(folder) as (stream, path):
         for part in parts(rows.shape, 4 * PART_NUMBERS):
@@ -87,7 +92,9 @@ def some_rows(rows: Any, numbers: Rows, folder: Path | None) -> Any:
     """These rows of an array: in memory, or mapped from a new file in the folder."""
     if folder is None or not len(numbers):
         return rows[numbers]
-    return spilled((rows[numbers[part]] for part in parts((len(numbers), rows.shape[1]))), folder)
+    return spilled(
+        (rows[numbers[part]] for part in parts((len(numbers), rows.shape[1]))), folder
+    )
 
 
 @contextmanager
@@ -117,7 +124,11 @@ def _finish(stream: FileIO, shape: tuple[int, int], folder: Path) -> None:
     with _writing(folder):
         stream.truncate(_HEADER + 8 * shape[0] * shape[1])
         stream.seek(0)
-        header = {"descr": np.lib.format.dtype_to_descr(np.dtype(np.float64)), "fortran_order": False, "shape": shape}
+        header = {
+            "descr": np.lib.format.dtype_to_descr(np.dtype(np.float64)),
+            "fortran_order": False,
+            "shape": shape,
+        }
         np.lib.format.write_array_header_1_0(stream, header)
 
 
@@ -135,7 +146,8 @@ def _writing(folder: Path) -> Iterator[None]:
 
 
 def held_rows(blocks: Iterable[NDArray[Any]]) -> Array:
-    """The blocks of rows (·, d), one after the other, in one array that grows: no row is held twice.
+    """The blocks of rows (·, d), one after the other, in one array that grows: no row is
+    held twice.
 
     >>> held_rows([np.ones((2, 1)), np.zeros((1, 1), "f4")]).tolist()
     [[1.0], [1.0], [0.0]]
@@ -159,7 +171,8 @@ def held_rows(blocks: Iterable[NDArray[Any]]) -> Array:
 class MappedRows:
     """Where a mapped array of rows (n, d) is, for processes that see the same file.
 
-    `stamp` is the file's size and modification time, by which a file that has changed since is noticed.
+    `stamp` is the file's size and modification time, by which a file that has changed since
+    is noticed.
     """
 
     path: str
@@ -191,7 +204,8 @@ def is_mapped(array: Any) -> bool:
 
 
 def mapped_rows(array: Any) -> MappedRows | None:
-    """Where the rows of a float64 array are that is part of a mapped file; None for any other array.
+    """Where the rows of a float64 array are that is part of a mapped file; None for any
+    other array.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -1,11 +1,14 @@
-"""Schedulers: threads of this process, other processes, and Dask clusters, behind one loop that keeps the order.
+"""Schedulers: threads of this process, other processes, and Dask clusters, behind one loop
+that keeps the order.
 
-`in_order` submits tasks, a bounded number at a time, and gives their results in the order of the tasks, whatever the
-order in which they finish. Sums that are added up from it therefore have the same bits for any number of workers.
+`in_order` submits tasks, a bounded number at a time, and gives their results in the order of
+the tasks, whatever the order in which they finish. Sums that are added up from it therefore
+have the same bits for any number of workers.
 
-Threads compute blocks of kernel matrices in this process. A `Scheduler` sends larger tasks elsewhere:
-`ProcessScheduler` to any `concurrent.futures.Executor` whose workers see the same files (local processes, joblib's
-loky, MPI), `DaskScheduler` to the workers of a dask.distributed client, where work lost with a worker is resubmitted.
+Threads compute blocks of kernel matrices in this process. A `Scheduler` sends larger tasks
+elsewhere: `ProcessScheduler` to any `concurrent.futures.Executor` whose workers see the same
+files (local processes, joblib's loky, MPI), `DaskScheduler` to the workers of a
+dask.distributed client, where work lost with a worker is resubmitted.
 """
 
 from __future__ import annotations
@@ -18,7 +21,13 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
+from concurrent.futures import (
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    ThreadPoolExecutor,
+)
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
@@ -38,8 +47,10 @@ T = TypeVar("T")
 # Fewer pairs than this take milliseconds, less than it takes to start threads.
 SERIAL_PAIRS = 2_000_000
 # Seconds that a cluster may be without any worker, and between two looks at it while waiting.
-WORKER_TIMEOUT, POLL_INTERVAL = 60.0, 2.0
-# Looks in a row at which all workers may be idle while a task waits: twenty seconds, enough for any result to arrive.
+WORKER_TIMEOUT = 60.0
+POLL_INTERVAL = 2.0
+# Looks in a row at which all workers may be idle while a task waits: twenty seconds, enough for
+# any result to arrive.
 IDLE_POLLS = 10
 # Times that a task may be submitted, if it is lost with its worker each time.
 ATTEMPTS = 5
@@ -53,7 +64,8 @@ def _first_result(futures: Sequence[Future[Any]]) -> Any:
         return futures[0].result()
     except BrokenExecutor as error:
         raise WorkersLost(
-            f"executor: a worker process ended without a result, killed or out of memory; {RESUME_ADVICE} ({error})"
+            f"executor: a worker process ended without a result, killed or out of memory; "
+            f"{RESUME_ADVICE} ({error})"
         ) from error
 
 
@@ -71,9 +83,9 @@ def in_order(
 ) -> Generator[tuple[T, Any]]:
     """Every task in turn with its result.
 
-    A task is taken and submitted only while fewer than `in_flight()` are unfinished, so that few are held at a time.
-    `first_result` waits for the first of the unfinished ones. On an error, and when the generator is closed, they are
-    cancelled.
+    A task is taken and submitted only while fewer than `in_flight()` are unfinished, so that
+    few are held at a time. `first_result` waits for the first of the unfinished ones. On an
+    error, and when the generator is closed, they are cancelled.
 
     >>> with ThreadPoolExecutor(2) as threads:
     ...     list(in_order([3, 2], lambda x: threads.submit(pow, x, 2), in_flight=lambda: 4))
@@ -97,16 +109,24 @@ def in_order(
 
 
 def local_executor(pairs: int, threads: int) -> AbstractContextManager[Executor | None]:
-    """Threads for work on this many pairs of rows; None if starting them would take longer than the work."""
-    return nullcontext() if threads == 1 or pairs < SERIAL_PAIRS else ThreadPoolExecutor(threads)
+    """Threads for work on this many pairs of rows; None if starting them would take longer
+    than the work.
+    """
+    return (
+        nullcontext() if threads == 1 or pairs < SERIAL_PAIRS else ThreadPoolExecutor(threads)
+    )
 
 
 def local_results(
     tasks: Iterable[T], call: Callable[[T], tuple[Any, ...]], executor: Executor | None
 ) -> Generator[tuple[T, Any]]:
-    """`in_order` on an executor in this process, or in this thread; `call(task)` is a function and its arguments."""
+    """`in_order` on an executor in this process, or in this thread; `call(task)` is a
+    function and its arguments.
+    """
     if executor is not None:
-        yield from in_order(tasks, lambda task: executor.submit(*call(task)), lambda: BLOCKS_IN_FLIGHT)
+        yield from in_order(
+            tasks, lambda task: executor.submit(*call(task)), lambda: BLOCKS_IN_FLIGHT
+        )
         return
     for task in tasks:
         function, *arguments = call(task)
@@ -117,8 +137,9 @@ def local_results(
 class Task:
     """A call for a worker elsewhere: ``function(sources, *arguments)``.
 
-    `sources` are arrays or rows in files that many tasks share; the call gets those numbered in `reads`, and None in
-    place of the others. `memory` is the number of bytes that it needs besides them.
+    `sources` are arrays or rows in files that many tasks share; the call gets those numbered
+    in `reads`, and None in place of the others. `memory` is the number of bytes that it
+    needs besides them.
     """
 
     function: Callable[..., Any]
@@ -128,16 +149,24 @@ class Task:
 
     def call(self, sources: Sequence[Any]) -> tuple[Any, ...]:
         """The function and its arguments."""
-        return self.function, [rows if k in self.reads else None for k, rows in enumerate(sources)], *self.arguments
+        return (
+            self.function,
+            [rows if k in self.reads else None for k, rows in enumerate(sources)],
+            *self.arguments,
+        )
 
 
 def scheduler_for(executor: Any) -> Scheduler | None:
-    """The scheduler for the user's executor; None for no executor and for threads, which compute in this process."""
+    """The scheduler for the user's executor; None for no executor and for threads, which
+    compute in this process.
+    """
     if any(cls.__module__.startswith("distributed") for cls in type(executor).__mro__):
         # A client, or an executor that belongs to one.
         client = getattr(executor, "_client", executor)
         if getattr(client, "asynchronous", False):
-            raise InputError("executor: expected a synchronous Client, got one with asynchronous=True")
+            raise InputError(
+                "executor: expected a synchronous Client, got one with asynchronous=True"
+            )
         if hasattr(client, "scatter"):
             return DaskScheduler(client)
     if executor is None or isinstance(executor, ThreadPoolExecutor):
@@ -152,21 +181,27 @@ def scheduler_for(executor: Any) -> Scheduler | None:
 
 @dataclass(frozen=True)
 class ProcessScheduler:
-    """Tasks on an executor, whose processes read rows from files; arrays in memory are written to temporary files."""
+    """Tasks on an executor, whose processes read rows from files; arrays in memory are
+    written to temporary files.
+    """
 
     executor: Executor
 
     def has_devices(self) -> bool:
-        """True if this machine has a CUDA device: the processes are assumed to be on it, or on machines like it."""
+        """True if this machine has a CUDA device: the processes are assumed to be on it, or
+        on machines like it.
+        """
         return has_cuda()
 
     def results(self, tasks: Sequence[Task], sources: Sequence[Any]) -> Generator[Any]:
         """The result of every task in turn."""
         try:
             pickle.dumps([task.arguments for task in tasks[:1]])
-        except Exception as error:  # noqa: BLE001  (objects that cannot be pickled raise many kinds of errors)
+        # Objects that cannot be pickled raise many kinds of errors.
+        except Exception as error:  # noqa: BLE001
             raise InputError(
-                f"executor: the kernel cannot be sent to other processes ({error}); use functions that can be "
+                f"executor: the kernel cannot be sent to other processes ({error}); use "
+                f"functions that can be "
                 "imported, or threads"
             ) from None
         in_flight = 2 * int(getattr(self.executor, "_max_workers", None) or usable_cores()) + 2
@@ -208,7 +243,9 @@ class DaskScheduler:
         check_workers(self.client)
         _check_memory(self.client, tasks, sources)
         run = _DaskRun(self.client, sources, set(_workers(self.client)))
-        with closing(in_order(tasks, _Submission, run.in_flight, run.first_result, run.cancel)) as finished:
+        with closing(
+            in_order(tasks, _Submission, run.in_flight, run.first_result, run.cancel)
+        ) as finished:
             for _, result in finished:
                 yield result
 
@@ -226,7 +263,9 @@ class _Submission:
 
 @dataclass
 class _DaskRun:
-    """One run on a cluster; `sent` are the sources as its workers get them, `known` the workers that were checked."""
+    """One run on a cluster; `sent` are the sources as its workers get them, `known` the
+    workers that were checked.
+    """
 
     client: Any
     sources: Sequence[Any]
@@ -240,7 +279,9 @@ class _DaskRun:
         return 2 * max(1, sum(int(worker["nthreads"]) for worker in workers.values())) + 2
 
     def first_result(self, submissions: Sequence[_Submission]) -> Any:
-        """Submit what is new or was lost, and wait for the first task. After a loss, everything is submitted again."""
+        """Submit what is new or was lost, and wait for the first task. After a loss,
+        everything is submitted again.
+        """
         lost: _Lost | None = None
         for _ in range(ATTEMPTS):
             try:
@@ -249,36 +290,48 @@ class _DaskRun:
                     if submission.future is None:
                         call = submission.task.call(self.sent)
                         with _losses():
-                            submission.future = self.client.submit(*call, pure=False, key=f"relfit-{uuid.uuid4().hex}")
+                            submission.future = self.client.submit(
+                                *call, pure=False, key=f"relfit-{uuid.uuid4().hex}"
+                            )
                 return self._wait(submissions[0].future)
             except _Lost as error:
                 lost = error
                 self.cancel(submissions)
         raise WorkersLost(
-            f"executor: the same part of the work was lost {ATTEMPTS} times ({lost}); this happens when workers run "
+            f"executor: the same part of the work was lost {ATTEMPTS} times ({lost}); this "
+            f"happens when workers run "
             f"out of memory: give memory= for smaller parts; {RESUME_ADVICE}"
         ) from lost
 
     def cancel(self, submissions: Sequence[_Submission]) -> None:
-        """Withdraw these tasks, and the rows that were sent: a worker that held them may be gone."""
+        """Withdraw these tasks, and the rows that were sent: a worker that held them may be
+        gone.
+        """
         rows = [source for source in self.sent if hasattr(source, "release")]
-        futures = [submission.future for submission in submissions if submission.future is not None]
+        futures = [
+            submission.future for submission in submissions if submission.future is not None
+        ]
         self.sent = []
-        # A cluster that no longer exists raises many kinds of errors; there is nothing to withdraw then.
+        # A cluster that no longer exists raises many kinds of errors; there is nothing to
+        # withdraw then.
         with contextlib.suppress(Exception):
             self.client.cancel([*futures, *rows])
         for submission in submissions:
             submission.future = None
 
     def _send(self) -> list[Any]:
-        """The sources as workers get them, once there is a worker: a file that every worker sees by its path.
+        """The sources as workers get them, once there is a worker: a file that every worker
+        sees by its path.
 
-        Other rows go to one worker each, from where the rest fetch them when they first need them.
+        Other rows go to one worker each, from where the rest fetch them when they first need
+        them.
         """
         start = time.monotonic()
         while not _workers(self.client):
             if getattr(self.client, "status", "closed") in ("closed", "closing"):
-                raise WorkersLost(f"executor: the connection to the cluster is lost; {RESUME_ADVICE}")
+                raise WorkersLost(
+                    f"executor: the connection to the cluster is lost; {RESUME_ADVICE}"
+                )
             if time.monotonic() - start > WORKER_TIMEOUT:
                 raise _no_workers()
             time.sleep(POLL_INTERVAL / 4)
@@ -288,37 +341,58 @@ class _DaskRun:
         with _losses():
             shared = bool(mapped) and all(self.client.run(seen_here, mapped).values())
             arrays = [k for k, rows in enumerate(sent) if rows is None or not shared]
-            futures = self.client.scatter([self.sources[k] for k in arrays], hash=False) if arrays else []
+            futures = (
+                self.client.scatter([self.sources[k] for k in arrays], hash=False)
+                if arrays
+                else []
+            )
         for k, future in zip(arrays, futures, strict=True):
             sent[k] = future
         return sent
 
     def _wait(self, future: Any) -> Any:
-        no_workers_since, idle = None, 0
+        no_workers_since = None
+        idle = 0
         while True:
             try:
                 with _losses():
                     return future.result(timeout=POLL_INTERVAL)
             except TimeoutError:
-                # A scheduler that has just lost a worker may leave a task queued for ever while other workers are
-                # idle, and a finished task's result may have been lost with its worker.
+                # A scheduler that has just lost a worker may leave a task queued for ever while
+                # other workers are idle, and a finished task's result may have been lost with
+                # its worker.
                 idle = idle + 1 if _all_idle(self.client) else 0
                 if idle >= IDLE_POLLS:
-                    raise _Lost("the scheduler left it waiting while workers were idle") from None
-                no_workers_since = None if _workers(self.client) else (no_workers_since or time.monotonic())
-                if no_workers_since is not None and time.monotonic() - no_workers_since > WORKER_TIMEOUT:
+                    raise _Lost(
+                        "the scheduler left it waiting while workers were idle"
+                    ) from None
+                no_workers_since = (
+                    None if _workers(self.client) else (no_workers_since or time.monotonic())
+                )
+                if (
+                    no_workers_since is not None
+                    and time.monotonic() - no_workers_since > WORKER_TIMEOUT
+                ):
                     raise _no_workers() from None
 
 
 def _no_workers() -> WorkersLost:
-    return WorkersLost(f"executor: the cluster has had no workers for {WORKER_TIMEOUT:.0f} s; {RESUME_ADVICE}")
+    return WorkersLost(
+        f"executor: the cluster has had no workers for {WORKER_TIMEOUT:.0f} s; {RESUME_ADVICE}"
+    )
 
 
 class _Lost(Exception):
     """A worker is gone, and a task or rows with it."""
 
 
-_LOSS_NAMES = ("KilledWorker", "FutureCancelledError", "CommClosedError", "FutureLostError", "NoValidWorkerError")
+_LOSS_NAMES = (
+    "KilledWorker",
+    "FutureCancelledError",
+    "CommClosedError",
+    "FutureLostError",
+    "NoValidWorkerError",
+)
 
 
 @contextmanager
@@ -335,7 +409,8 @@ def _losses() -> Iterator[None]:
 
 
 def _workers(client: Any) -> dict[str, Any]:
-    """The workers that the scheduler knows; none if it is gone, which raises many kinds of errors.
+    """The workers that the scheduler knows; none if it is gone, which raises many kinds of
+    errors.
 
     The client's own list is no help: it is the last that was heard.
     """
@@ -346,7 +421,9 @@ def _workers(client: Any) -> dict[str, Any]:
 
 
 def _all_idle(client: Any) -> bool:
-    """True if there are workers and none of them has anything to do; False if the scheduler is gone."""
+    """True if there are workers and none of them has anything to do; False if the scheduler
+    is gone.
+    """
     with contextlib.suppress(Exception):
         tasks = client.processing().values()
         return bool(tasks) and not any(tasks)
@@ -354,26 +431,37 @@ def _all_idle(client: Any) -> bool:
 
 
 def check_workers(client: Any, addresses: Iterable[str] | None = None) -> None:
-    """Refuse workers, by default all, with no relfit or with another version of it, whose answer may differ."""
+    """Refuse workers, by default all, with no relfit or with another version of it, whose
+    answer may differ.
+    """
     asked = None if addresses is None else list(addresses)
     if asked == []:
         return
     for name in ("relfit.util:__version__", "relfit.compute.reduce:patch_sums"):
         answers: dict[str, Any] = {}
-        with contextlib.suppress(OSError, TimeoutError):  # A worker that is lost is noticed later.
+        with contextlib.suppress(
+            OSError, TimeoutError
+        ):  # A worker that is lost is noticed later.
             # A function of Python itself, which every worker has.
             answers = client.run(pkgutil.resolve_name, name, workers=asked, on_error="return")
         for address, answer in answers.items():
             advice = f"install relfit {__version__} there, as it is here"
             if isinstance(answer, Exception) and not isinstance(answer, OSError | TimeoutError):
                 why = f"{type(answer).__name__}: {first_line(answer)}"
-                raise InputError(f"executor: worker {address} cannot load relfit ({why}); {advice}")
+                raise InputError(
+                    f"executor: worker {address} cannot load relfit ({why}); {advice}"
+                )
             if isinstance(answer, str) and answer != __version__:
-                raise InputError(f"executor: worker {address} has relfit {answer}, and answers may differ; {advice}")
+                raise InputError(
+                    f"executor: worker {address} has relfit {answer}, and "
+                    f"answers may differ; {advice}"
+                )
 
 
 def _check_memory(client: Any, tasks: Sequence[Task], sources: Sequence[Any]) -> None:
-    """Refuse tasks that do not fit into a worker's memory, before the worker is killed for them."""
+    """Refuse tasks that do not fit into a worker's memory, before the worker is killed for
+    them.
+    """
     sent = [0 if is_mapped(rows) else 8 * math.prod(rows.shape) for rows in sources]
     needed = max(task.memory + sum(sent[k] for k in task.reads) for task in tasks)
     for address, worker in _workers(client).items():
@@ -381,6 +469,7 @@ def _check_memory(client: Any, tasks: Sequence[Task], sources: Sequence[Any]) ->
         if limit and needed > USABLE_MEMORY * limit:
             raise InputError(
                 f"executor: worker {address} has {limit / 1e9:.3g} GB and needs about "
-                f"{needed / USABLE_MEMORY / 1e9:.3g} GB for these rows; give it more memory, start fewer workers, or "
+                f"{needed / USABLE_MEMORY / 1e9:.3g} GB for these rows; give it more memory, "
+                f"start fewer workers, or "
                 "give memory= for smaller parts"
             )

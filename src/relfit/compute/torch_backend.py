@@ -1,4 +1,6 @@
-"""The torch backend: tiles on the CPU or on a CUDA device, in float64 or float32, with sums in float64."""
+"""The torch backend: tiles on the CPU or on a CUDA device, in float64 or float32, with sums
+in float64.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,12 @@ from relfit.kernels.base import Kernel, Weight
 from relfit.util.arrays import Array
 
 # Tiles that stay in a CPU's cache; on a device, tiles large enough to fill it.
-TILE, DEVICE_TILE = 512, 4096
+TILE = 512
+DEVICE_TILE = 4096
 
 # Fourth powers of lengths, and squares of kernel values, must stay within float32.
-LARGEST_LENGTH, LARGEST_SINGLE = 1e4, 1e18
+LARGEST_LENGTH = 1e4
+LARGEST_SINGLE = 1e18
 
 
 @dataclass(frozen=True)
@@ -43,12 +47,16 @@ class TorchBackend:
         return f"torch ({self.device}{', float32' if self.precision == 'single' else ''})"
 
     def array(self, values: Any) -> Any:
-        """The values as a float64 tensor on the device; one that is already there is not copied. Ones take no room."""
+        """The values as a float64 tensor on the device; one that is already there is not
+        copied. Ones take no room.
+        """
         import torch
 
         if isinstance(values, np.ndarray) and values.ndim == 1:
             if (values == 1.0).all():
-                return torch.ones(1, dtype=torch.float64, device=self.device).expand(len(values))
+                return torch.ones(1, dtype=torch.float64, device=self.device).expand(
+                    len(values)
+                )
             values = np.ascontiguousarray(values)
         return torch.as_tensor(values, dtype=torch.float64, device=self.device)
 
@@ -56,23 +64,39 @@ class TorchBackend:
         return max(longest, 1)  # The whole matrix, which is cut into tiles only.
 
     def points(self, kernel: Kernel, rows: Array) -> Points:
-        """The rows on the device, in units near a Gaussian's bandwidth; operands are made block by block."""
+        """The rows on the device, in units near a Gaussian's bandwidth; operands are made
+        block by block.
+        """
         unit = length_unit(kernel)[0]
         scaled = self.array(rows) / unit
         largest = float((scaled * scaled).sum(dim=1).max())
         ratio = LARGEST_PRODUCT_RATIO if self.precision == "double" else LARGEST_SINGLE_RATIO
         far = not largest <= ratio * (kernel.length / unit) ** 2
-        return Points(scaled, scaled, scaled.T, by_differences=far and kernel.variable == "r2", largest=largest)
+        return Points(
+            scaled,
+            scaled,
+            scaled.T,
+            by_differences=far and kernel.variable == "r2",
+            largest=largest,
+        )
 
     def block_sums(self, block: Job) -> Products:
-        """The products of the block, tile by tile in a fixed order; at most a few tiles are in memory."""
+        """The products of the block, tile by tile in a fixed order; at most a few tiles are
+        in memory.
+        """
         import torch
 
         with torch.no_grad(), _float32_products_in_full():
             single = self.precision == "single" and _fits_single(block)
             operands = _Operands(block, torch.float32 if single else torch.float64)
             size = TILE if self.device == "cpu" else DEVICE_TILE
-            return add_up_tiles(block, operands, size, size, lambda phi: torch.linalg.vector_norm(phi).double() ** 2)
+            return add_up_tiles(
+                block,
+                operands,
+                size,
+                size,
+                lambda phi: torch.linalg.vector_norm(phi).double() ** 2,
+            )
 
 
 class _Operands:
@@ -80,10 +104,15 @@ class _Operands:
     def __init__(self, block: Job, dtype: Any) -> None:
         import torch
 
-        self.block, self.dtype = block, dtype
-        self.right, self.left = ({w: _Side(b, dtype) for w, b in sides.items()} for sides in (block.right, block.left))
+        self.block = block
+        self.dtype = dtype
+        self.right, self.left = (
+            {w: _Side(b, dtype) for w, b in sides.items()}
+            for sides in (block.right, block.left)
+        )
         self.by_differences = block.x.by_differences or block.across.by_differences
-        x, y = block.x.rows, block.across.rows
+        x = block.x.rows
+        y = block.across.rows
         if block.kernel.variable == "dot":
             self.x, self.y = x.to(dtype), y.to(dtype)
         elif not self.by_differences:
@@ -97,9 +126,15 @@ class _Operands:
     def weights(self, i: slice, j: slice) -> Mapping[Weight, Any]:
         import torch
 
-        block, kernel, which = self.block, self.block.kernel, tuple(self.block.right)
+        block = self.block
+        kernel = self.block.kernel
+        which = tuple(self.block.right)
         if self.by_differences:
-            distances = torch.cdist(block.x.rows[i], block.across.rows[j], compute_mode="donot_use_mm_for_euclid_dist")
+            distances = torch.cdist(
+                block.x.rows[i],
+                block.across.rows[j],
+                compute_mode="donot_use_mm_for_euclid_dist",
+            )
             t = (distances.square_() * length_unit(kernel)[1]).to(self.dtype)
         else:
             t = self.x[i] @ self.y[j].T
@@ -124,13 +159,16 @@ class _Operands:
 def all_ones(side: Any) -> bool:
     """True if products with this right-hand side are plain sums.
 
-    `TorchBackend.array` gives ones, and nothing else, a stride of 0: to look at the numbers is to wait for the device.
+    `TorchBackend.array` gives ones, and nothing else, a stride of 0: to look at the numbers
+    is to wait for the device.
     """
     return bool(side.ndim == 1 and side.stride(0) == 0)
 
 
 class _Side:
-    """A right-hand side in the working precision, its columns divided by their largest entries; not for plain sums."""
+    """A right-hand side in the working precision, its columns divided by their largest
+    entries; not for plain sums.
+    """
 
     def __init__(self, side: Any, dtype: Any) -> None:
         self.ones = all_ones(side)
@@ -141,8 +179,11 @@ class _Side:
 
 
 def _fits_single(block: Job) -> bool:
-    """True if float32 holds all numbers of a tile, and keeps enough digits of sums that cancel, as those of KSD do."""
-    kernel, largest = block.kernel, max(block.x.largest, block.across.largest)
+    """True if float32 holds all numbers of a tile, and keeps enough digits of sums that
+    cancel, as those of KSD do.
+    """
+    kernel = block.kernel
+    largest = max(block.x.largest, block.across.largest)
     lengths = largest * (length_unit(kernel)[0] / kernel.length) ** 2
     if lengths > LARGEST_WITH_SIDES and not all(map(all_ones, block.sides)):
         return False
@@ -155,7 +196,9 @@ def _fits_single(block: Job) -> bool:
 
 @contextmanager
 def _float32_products_in_full() -> Iterator[None]:
-    """Switch off TF32 products, which a user may have switched on: they keep only three digits."""
+    """Switch off TF32 products, which a user may have switched on: they keep only three
+    digits.
+    """
     import torch
 
     before = torch.get_float32_matmul_precision()

@@ -1,12 +1,15 @@
-"""The fused backend: one pass over a kernel matrix whose tiles never leave a CUDA device's registers.
+"""The fused backend: one pass over a kernel matrix whose tiles never leave a CUDA device's
+registers.
 
-Rows become halves: float16 operands whose tensor-core product is the kernel's argument to float32 accuracy. A number is
-split into ``high + low``, two halves of 11 bits each. Of the four products of two split numbers the three largest are
-kept, ``low·high + high·low + high·high``, so 22 bits remain: the accuracy of a three-term split in TF32 at twice its
-speed. The split rows stand side by side, so that the three products are one, three times as long.
+Rows become halves: float16 operands whose tensor-core product is the kernel's argument to
+float32 accuracy. A number is split into ``high + low``, two halves of 11 bits each. Of the
+four products of two split numbers the three largest are kept, ``low·high + high·low +
+high·high``, so 22 bits remain: the accuracy of a three-term split in TF32 at twice its
+speed. The split rows stand side by side, so that the three products are one, three times as
+long.
 
-A launch of the fused kernel for sums is cut into units: one column tile with a run of row tiles, every pair of rows
-once.
+A launch of the fused kernel for sums is cut into units: one column tile with a run of row
+tiles, every pair of rows once.
 """
 
 from __future__ import annotations
@@ -26,13 +29,17 @@ from relfit.compute.rows import cuts
 from relfit.compute.torch_backend import TorchBackend, all_ones
 from relfit.kernels.base import Kernel, Weight
 
-GAUSSIAN, RADIAL, DOT = 0, 1, 2
+GAUSSIAN = 0
+RADIAL = 1
+DOT = 2
 
-# Squared norms above this, in units of the kernel's length, would cost kernel values more than four digits.
+# Squared norms above this, in units of the kernel's length, would cost kernel values more than
+# four digits.
 LARGEST_NORM = 512.0
 # Above this, the sums of KSD cancel so far that single precision leaves too few digits.
 LARGEST_NORM_WITH_SIDES = 32.0
-# The largest row of a function of x·y is scaled to this, so that the low halves keep their digits.
+# The largest row of a function of x·y is scaled to this, so that the low halves keep their
+# digits.
 LARGEST_ROW = 1024.0
 # Right-hand sides that tensor cores multiply at once, and the most that are multiplied at once.
 SIDE_WIDTHS = (16, 32, 64, 128)
@@ -59,10 +66,12 @@ OPERAND_ROWS = 32
 LARGEST_KEPT = 2**28
 # Operands are padded to whole tiles of any kernel.
 PADDING = 128
-# Columns that are summed in float32 before a product is flushed to float64, and the memory that its parts may take.
+# Columns that are summed in float32 before a product is flushed to float64, and the memory that
+# its parts may take.
 FLUSHED = 4096
 PARTS_MEMORY = 256 * 2**20
-# The column sums of a unit are added up in float32: over more tiles than this they would lose digits.
+# The column sums of a unit are added up in float32: over more tiles than this they would lose
+# digits.
 LONGEST_RUN = 256
 SHORTEST_RUN = 16
 # Enough units that the last ones do not leave a large device idle.
@@ -77,7 +86,9 @@ Units = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class TritonBackend(TorchBackend):
-    """Fused kernels on a CUDA device, to float32 accuracy; what they cannot compute is left to torch in float64."""
+    """Fused kernels on a CUDA device, to float32 accuracy; what they cannot compute is left
+    to torch in float64.
+    """
 
     device: str = "cuda"
 
@@ -96,10 +107,14 @@ class TritonBackend(TorchBackend):
         import torch
 
         # Triton launches on the current device, wherever its arguments are.
-        with torch.no_grad(), nullcontext() if self.device == "cpu" else torch.cuda.device(self.device):
+        with (
+            torch.no_grad(),
+            nullcontext() if self.device == "cpu" else torch.cuda.device(self.device),
+        ):
             if is_usable_for(block):
                 return _fused_products(block)
-            kernel, plain = block.kernel, TorchBackend(self.device)
+            kernel = block.kernel
+            plain = TorchBackend(self.device)
             y = None if block.y is None else plain.points(kernel, block.y.rows)
             return plain.block_sums(replace(block, x=plain.points(kernel, block.x.rows), y=y))
 
@@ -107,11 +122,18 @@ class TritonBackend(TorchBackend):
 def is_usable_for(block: Job) -> bool:
     """True if the fused kernels give every product of the block to float32 accuracy.
 
-    They do not for kernels that are neither a Gaussian nor a power, for rows too far apart in units of the kernel's
-    length, and for products with right-hand sides if the rows are too long to be held.
+    They do not for kernels that are neither a Gaussian nor a power, for rows too far apart
+    in units of the kernel's length, and for products with right-hand sides if the rows are
+    too long to be held.
     """
     sides = not all(all_ones(side) for side in block.sides)
-    return fits(block.kernel, {*block.right, *block.left}, _largest(block), block.x.rows.shape[1], sides=sides)
+    return fits(
+        block.kernel,
+        {*block.right, *block.left},
+        _largest(block),
+        block.x.rows.shape[1],
+        sides=sides,
+    )
 
 
 def _largest(block: Job) -> float:
@@ -120,7 +142,9 @@ def _largest(block: Job) -> float:
 
 
 def _fused_products(block: Job) -> Products:
-    rows, columns, squares = {}, {}, None
+    rows = {}
+    columns = {}
+    squares = None
     for w, right in block.right.items():
         form: Any = form_of(block.kernel, w, _largest(block))
         left = block.left.get(w)
@@ -128,23 +152,36 @@ def _fused_products(block: Job) -> Products:
             rows[w], columns[w], sum_of_squares = _sums(block, form)
             squares = sum_of_squares if w == "phi" else squares
         else:
-            x, y = block.x, block.across
+            x = block.x
+            y = block.across
             rows[w] = _product(x, y, right, form, skip=block.without_diagonal)
-            columns[w] = None if left is None else _product(y, x, left, form, skip=block.without_diagonal)
+            columns[w] = (
+                None
+                if left is None
+                else _product(y, x, left, form, skip=block.without_diagonal)
+            )
     if block.squares and squares is None:
         squares = _sums(block, form_of(block.kernel, "phi", _largest(block)))[2]
-    return Products(rows, {w: columns[w] for w in block.left}, 0.0 if squares is None else squares)
+    return Products(
+        rows, {w: columns[w] for w in block.left}, 0.0 if squares is None else squares
+    )
 
 
 def _sums(block: Job, form: Any) -> tuple[Any, Any, Any]:
-    """Row sums, column sums and the sum of squares in one pass, over the upper half of a symmetric matrix."""
+    """Row sums, column sums and the sum of squares in one pass, over the upper half of a
+    symmetric matrix.
+    """
     import torch
 
-    n, m = len(block.x), len(block.across)
+    n = len(block.x)
+    m = len(block.across)
     layout = layout_of(block.x.rows.shape[1], form.kind)
     left, right = _operands(block.x, block.across, form)
-    whole = torch.zeros(len(left) + len(right) * (not block.symmetric), dtype=torch.int64, device=left.device)
-    rows, columns = whole[: len(left)], whole[-len(right) :]
+    whole = torch.zeros(
+        len(left) + len(right) * (not block.symmetric), dtype=torch.int64, device=left.device
+    )
+    rows = whole[: len(left)]
+    columns = whole[-len(right) :]
     # At most max(n, m) values of size 1 are added to one another: 62 bits hold their sum.
     fixed = 2.0 ** (62 - math.ceil(math.log2(max(n, m) + 1)))
     launch = _launch_held if layout.held else _launch_deep
@@ -154,23 +191,42 @@ def _sums(block: Job, form: Any) -> tuple[Any, Any, Any]:
     return sums[:n], sums[-len(right) :][:m], total
 
 
-def _launch_held(block: Job, form: Form, layout: Layout, arrays: tuple[Any, ...], fixed: float) -> Any:
+def _launch_held(
+    block: Job, form: Form, layout: Layout, arrays: tuple[Any, ...], fixed: float
+) -> Any:
     import torch
 
     from relfit.compute import triton_kernels
 
     left, right, rows, columns = arrays
     height, width, warps = SUMS
-    n, m = len(block.x), len(block.across)
+    n = len(block.x)
+    m = len(block.across)
     matrix = Matrix(n, m, block.symmetric, block.without_diagonal, height, width)
     inside, edges = _units_on(matrix, str(left.device))
     squares = torch.zeros(len(inside) + len(edges), dtype=torch.float64, device=left.device)
     for units, masked, start in ((inside, False, 0), (edges, True, len(inside))):
         if len(units):
             triton_kernels.sums[(len(units),)](
-                *(left, right, units, rows, columns, squares[start:], n, m, fixed, form.unit, form.offset),
+                *(
+                    left,
+                    right,
+                    units,
+                    rows,
+                    columns,
+                    squares[start:],
+                    n,
+                    m,
+                    fixed,
+                    form.unit,
+                    form.offset,
+                ),
                 **form.constants,
-                **{"MASKED": masked, "SYMMETRIC": block.symmetric, "PAIRED": block.without_diagonal},
+                **{
+                    "MASKED": masked,
+                    "SYMMETRIC": block.symmetric,
+                    "PAIRED": block.without_diagonal,
+                },
                 **layout.constants,
                 **{"SQUARES": block.squares, "BM": height, "BN": width, "num_warps": warps},
                 STAGES=3 if layout.columns <= 96 else 2,
@@ -184,24 +240,45 @@ def _units_on(matrix: Matrix, device: str) -> tuple[Any, ...]:
 
     inside, edges = units_of(matrix)
     if len(inside) + len(edges) <= FEW_UNITS:
-        inside, edges = inside[:0], np.concatenate([inside, edges])
+        edges = np.concatenate([inside, edges])
+        inside = inside[:0]
     return tuple(torch.as_tensor(units, device=device) for units in (inside, edges))
 
 
-def _launch_deep(block: Job, form: Form, layout: Layout, arrays: tuple[Any, ...], fixed: float) -> Any:
+def _launch_deep(
+    block: Job, form: Form, layout: Layout, arrays: tuple[Any, ...], fixed: float
+) -> Any:
     import torch
 
     from relfit.compute import triton_kernels
 
     left, right, rows, columns = arrays
     height, width, warps = DEEP
-    n, m = len(block.x), len(block.across)
+    n = len(block.x)
+    m = len(block.across)
     count = -(-n // height) * -(-m // width)
     squares = torch.zeros(count, dtype=torch.float64, device=left.device)
     triton_kernels.deep_sums[(count,)](
-        *(left, right, rows, columns, squares, n, m, layout.columns, fixed, form.unit, form.offset, 1.0),
+        *(
+            left,
+            right,
+            rows,
+            columns,
+            squares,
+            n,
+            m,
+            layout.columns,
+            fixed,
+            form.unit,
+            form.offset,
+            1.0,
+        ),
         **form.constants,
-        **{"SYMMETRIC": block.symmetric, "PAIRED": block.without_diagonal, "SQUARES": block.squares},
+        **{
+            "SYMMETRIC": block.symmetric,
+            "PAIRED": block.without_diagonal,
+            "SQUARES": block.squares,
+        },
         **{"KC": layout.piece, "SEGMENT": SEGMENT, "GROUP": 8},
         **{"BM": height, "BN": width, "STAGES": 3, "num_warps": warps},
     )
@@ -209,7 +286,9 @@ def _launch_deep(block: Job, form: Form, layout: Layout, arrays: tuple[Any, ...]
 
 
 def _product(x: Points, y: Points, side: Any, form: Form, *, skip: bool) -> Any:
-    """The kernel matrix of x and y times the right-hand sides (m,) or (m, c): (n,) or (c, n)."""
+    """The kernel matrix of x and y times the right-hand sides (m,) or (m, c): (n,) or (c,
+    n).
+    """
     import torch
 
     matrix = side[:, None] if side.ndim == 1 else side
@@ -225,22 +304,33 @@ def _product(x: Points, y: Points, side: Any, form: Form, *, skip: bool) -> Any:
 
 
 def _launch_products(
-    operands: tuple[Any, ...], some: Sides, n: int, m: int, layout: Layout, form: Form, skip: bool
+    operands: tuple[Any, ...],
+    some: Sides,
+    n: int,
+    m: int,
+    layout: Layout,
+    form: Form,
+    skip: bool,
 ) -> Any:
-    """The products (n, sides), panel by panel of rows, so that the parts to be summed in float64 stay small."""
+    """The products (n, sides), panel by panel of rows, so that the parts to be summed in
+    float64 stay small.
+    """
     import torch
 
     from relfit.compute import triton_kernels
 
     height, width, warps = PRODUCTS
     halved = some.high.shape[1]
-    count, extra = -(-m // FLUSHED), max(0, len(some.unscale) - halved)
+    count = -(-m // FLUSHED)
+    extra = max(0, len(some.unscale) - halved)
     panel = max(height, PARTS_MEMORY // (4 * count * halved) // height * height)
     panels = []
     for start in range(0, n, panel):
         tiles = -(-min(panel, n - start) // height)
         out, extra_out = (
-            torch.zeros(count, tiles * height, columns, dtype=torch.float32, device=some.high.device)
+            torch.zeros(
+                count, tiles * height, columns, dtype=torch.float32, device=some.high.device
+            )
             for columns in (halved, 2)
         )
         triton_kernels.products[(tiles, count)](
@@ -252,13 +342,16 @@ def _launch_products(
             **{"BM": height, "BN": width, "STAGES": 2, "num_warps": warps},
         )
         sums = [part.sum(dim=0, dtype=torch.float64)[: n - start] for part in (out, extra_out)]
-        panels.append(torch.cat([sums[0][:, : len(some.unscale) - extra], sums[1][:, :extra]], dim=1))
+        panels.append(
+            torch.cat([sums[0][:, : len(some.unscale) - extra], sums[1][:, :extra]], dim=1)
+        )
     return torch.cat(panels)
 
 
 @dataclass(frozen=True)
 class Form:
-    """What a fused kernel computes: 2^s, max(s, 1)^e (times r²), or (unit·s + offset)^e, all at most 1 in size.
+    """What a fused kernel computes: 2^s, max(s, 1)^e (times r²), or (unit·s + offset)^e, all
+    at most 1 in size.
 
     Rows are multiplied by `scale` first; the kernel's weight is `factor` times the result.
     """
@@ -279,7 +372,9 @@ class Form:
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns of an operand: `pieces` of `piece` columns and a `tail`; `held` if a program keeps them all."""
+    """The columns of an operand: `pieces` of `piece` columns and a `tail`; `held` if a
+    program keeps them all.
+    """
 
     piece: int
     pieces: int
@@ -298,9 +393,11 @@ class Layout:
 
 
 def form_of(kernel: Kernel, weight: Weight, largest: float) -> Form | None:
-    """The form of a kernel's weight for rows of squared norm up to `largest`, or None if it has none.
+    """The form of a kernel's weight for rows of squared norm up to `largest`, or None if it
+    has none.
 
-    A Gaussian φ = exp(q r²/ℓ²) is 2^s with s = x·y − ‖x‖²/2 − ‖y‖²/2 for rows multiplied by √(−2q log₂e)/ℓ.
+    A Gaussian φ = exp(q r²/ℓ²) is 2^s with s = x·y − ‖x‖²/2 − ‖y‖²/2 for rows multiplied by
+    √(−2q log₂e)/ℓ.
     """
     if kernel.unit_rate is not None:
         scale = math.sqrt(-2.0 * kernel.unit_rate * math.log2(math.e)) / kernel.length
@@ -313,8 +410,11 @@ def form_of(kernel: Kernel, weight: Weight, largest: float) -> Form | None:
         bound = offset + slope * largest
         if weight != "phi" or exponent not in DEGREES or not 0.0 < bound < math.inf:
             return None
-        scale, factor = LARGEST_ROW / math.sqrt(largest) if largest > 0.0 else 1.0, peak * bound**exponent
-        form = Form(DOT, scale, factor, exponent, unit=slope / (scale**2 * bound), offset=offset / bound)
+        scale = LARGEST_ROW / math.sqrt(largest) if largest > 0.0 else 1.0
+        factor = peak * bound**exponent
+        form = Form(
+            DOT, scale, factor, exponent, unit=slope / (scale**2 * bound), offset=offset / bound
+        )
         return form if math.isfinite(factor) else None
     if offset != 1.0 or math.sqrt(largest * slope) > math.sqrt(LARGEST_NORM):
         return None
@@ -323,14 +423,19 @@ def form_of(kernel: Kernel, weight: Weight, largest: float) -> Form | None:
         return Form(RADIAL, scale, peak, exponent)
     if weight == "dphi":
         return Form(RADIAL, scale, peak * exponent * slope, exponent - 1.0)
-    return Form(RADIAL, scale, peak * exponent * (exponent - 1.0) * slope, exponent - 2.0, times_r2=True)
+    return Form(
+        RADIAL, scale, peak * exponent * (exponent - 1.0) * slope, exponent - 2.0, times_r2=True
+    )
 
 
-def fits(kernel: Kernel, weights: Iterable[Weight], largest: float, dim: int, *, sides: bool) -> bool:
-    """True if the fused kernels give these weights of rows up to this squared norm to float32 accuracy.
+def fits(
+    kernel: Kernel, weights: Iterable[Weight], largest: float, dim: int, *, sides: bool
+) -> bool:
+    """True if the fused kernels give these weights of rows up to this squared norm to
+    float32 accuracy.
 
-    `sides` means that products with right-hand sides are needed, not only sums: then rows must be short enough to be
-    held, and nearer to each other.
+    `sides` means that products with right-hand sides are needed, not only sums: then rows
+    must be short enough to be held, and nearer to each other.
     """
     for form in (form_of(kernel, weight, largest) for weight in weights):
         if form is None:
@@ -342,7 +447,9 @@ def fits(kernel: Kernel, weights: Iterable[Weight], largest: float, dim: int, *,
 
 
 def layout_of(dim: int, kind: int) -> Layout:
-    """The columns that operands of rows of this dimension need, padded to what the fused kernels read at once."""
+    """The columns that operands of rows of this dimension need, padded to what the fused
+    kernels read at once.
+    """
     needed = 3 * dim + (0 if kind == DOT else 6)
     padded = -(-needed // 16) * 16
     if padded > LONGEST_HELD:
@@ -350,24 +457,32 @@ def layout_of(dim: int, kind: int) -> Layout:
     if padded <= 48:
         return Layout(min(padded, 32), 1, padded - min(padded, 32), held=True)
     pieces, tail = divmod(padded, 64)
-    return Layout(64, pieces + 1, 0, held=True) if tail == 48 else Layout(64, pieces, tail, held=True)
+    return (
+        Layout(64, pieces + 1, 0, held=True)
+        if tail == 48
+        else Layout(64, pieces, tail, held=True)
+    )
 
 
 def operand(rows: Any, form: Form, side: Literal["left", "right"], padded: int) -> Any:
-    """The rows (n, d) as the left or right operand of a product: (padded, columns) float16, zeros beyond n.
+    """The rows (n, d) as the left or right operand of a product: (padded, columns) float16,
+    zeros beyond n.
 
-    Left and right rows are ``[x_h, x_l, x_h, a, 1]`` and ``[y_l, y_h, y_h, 1, b]``, with a and b what the norms add
-    in three halves each: s = x·y + a + b. A radial power has −2x on the left and 1 + ‖x‖² in a.
+    Left and right rows are ``[x_h, x_l, x_h, a, 1]`` and ``[y_l, y_h, y_h, 1, b]``, with a
+    and b what the norms add in three halves each: s = x·y + a + b. A radial power has −2x on
+    the left and 1 + ‖x‖² in a.
     """
     import torch
 
     n, d = rows.shape
-    left, layout = side == "left", layout_of(d, form.kind)
+    left = side == "left"
+    layout = layout_of(d, form.kind)
     if layout.held:
         return _short_operand(rows, form, left, padded)
     whole = torch.zeros(padded, layout.columns, dtype=torch.float16, device=rows.device)
     for some in cuts(n, max(1, CONVERTED_AT_ONCE // d)):
-        out, scaled = whole[some], rows[some].double() * form.scale
+        out = whole[some]
+        scaled = rows[some].double() * form.scale
         if form.kind != DOT:
             norm = torch.einsum("ij,ij->i", scaled, scaled)[:, None]
             added = -0.5 * norm if form.kind == GAUSSIAN else norm + (1.0 if left else 0.0)
@@ -382,7 +497,9 @@ def operand(rows: Any, form: Form, side: Literal["left", "right"], padded: int) 
 
 
 def _short_operand(rows: Any, form: Form, left: bool, padded: int) -> Any:
-    """The same for rows that a program can hold, by one kernel: small samples would wait for many small launches."""
+    """The same for rows that a program can hold, by one kernel: small samples would wait for
+    many small launches.
+    """
     import torch
 
     from relfit.compute import triton_kernels
@@ -398,7 +515,9 @@ def _short_operand(rows: Any, form: Form, left: bool, padded: int) -> Any:
 
 
 def _operands(x: Points, y: Points, form: Form) -> tuple[Any, Any]:
-    """The left and the right operand, padded to whole tiles of any kernel; short ones are kept for the next matrix."""
+    """The left and the right operand, padded to whole tiles of any kernel; short ones are
+    kept for the next matrix.
+    """
 
     def made(points: Points, side: Literal["left", "right"]) -> Any:
         known = points.operands.get((form, side))
@@ -413,9 +532,11 @@ def _operands(x: Points, y: Points, form: Form) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class Sides:
-    """Right-hand sides for the fused products: `high` and `low` halves (padded, width), and up to two more in float32.
+    """Right-hand sides for the fused products: `high` and `low` halves (padded, width), and
+    up to two more in float32.
 
-    `extra` is (2, padded). Products with each of the c sides have to be multiplied by `unscale` (c,).
+    `extra` is (2, padded). Products with each of the c sides have to be multiplied by
+    `unscale` (c,).
     """
 
     high: Any
@@ -427,8 +548,9 @@ class Sides:
 def sides(matrix: Any, padded: int) -> Sides:
     """Right-hand sides (m, c), c ≤ `MOST_SIDES`, split for the fused products.
 
-    Columns are scaled by powers of two, which lose nothing, so that their largest entries use float16's range. Tensor
-    cores multiply 16, 32, 64 or 128 columns; one or two more are multiplied without them, instead of doubling those.
+    Columns are scaled by powers of two, which lose nothing, so that their largest entries
+    use float16's range. Tensor cores multiply 16, 32, 64 or 128 columns; one or two more are
+    multiplied without them, instead of doubling those.
     """
     import torch
 
@@ -439,7 +561,9 @@ def sides(matrix: Any, padded: int) -> Sides:
     exponent = torch.ceil(torch.log2(largest.where(largest > 0.0, largest.new_ones(()))))
     scale = torch.exp2(LARGEST_SIDE - exponent)
     scaled = matrix * scale
-    high, low = (torch.zeros(padded, width, dtype=torch.float16, device=matrix.device) for _ in range(2))
+    high, low = (
+        torch.zeros(padded, width, dtype=torch.float16, device=matrix.device) for _ in range(2)
+    )
     high[:m, :halved], low[:m, :halved] = _halves(scaled[:, :halved], 2).split(halved, dim=1)
     extra = torch.zeros(2, padded, dtype=torch.float32, device=matrix.device)
     extra[: c - halved, :m] = scaled[:, halved:].T
@@ -458,7 +582,9 @@ def _halves(numbers: Any, count: int) -> Any:
 
 
 class Matrix(NamedTuple):
-    """A kernel matrix in tiles: above the diagonal if it is symmetric, all but the diagonal if it is paired."""
+    """A kernel matrix in tiles: above the diagonal if it is symmetric, all but the diagonal
+    if it is paired.
+    """
 
     rows: int
     columns: int
@@ -469,17 +595,22 @@ class Matrix(NamedTuple):
 
 
 def units_of(matrix: Matrix) -> tuple[Units, Units]:
-    """Units (j, first, last) of tiles inside the matrix, and of tiles on its edges or diagonal, which need a mask."""
+    """Units (j, first, last) of tiles inside the matrix, and of tiles on its edges or
+    diagonal, which need a mask.
+    """
     j = np.arange(-(-matrix.columns // matrix.width), dtype=np.int32)
-    whole, tiles = matrix.rows // matrix.height, -(-matrix.rows // matrix.height)
+    whole = matrix.rows // matrix.height
+    tiles = -(-matrix.rows // matrix.height)
     above = (j * matrix.width // matrix.height).clip(max=whole)
     below = (-(-((j + 1) * matrix.width) // matrix.height)).clip(max=tiles)
     ragged = (j + 1) * matrix.width > matrix.columns
     if not matrix.symmetric and not matrix.paired:
         above = below = np.full_like(j, whole)
     above = np.where(ragged, 0, above)
-    # Runs of row tiles first … last − 1 of column tile j: up to the diagonal, across it, beyond it, the last rows.
-    clear, masked = np.array([j, np.zeros_like(j), above]), np.array([j, above, below])
+    # Runs of row tiles first … last − 1 of column tile j: up to the diagonal, across it, beyond
+    # it, the last rows.
+    clear = np.array([j, np.zeros_like(j), above])
+    masked = np.array([j, above, below])
     if not matrix.symmetric:
         below = np.where(ragged, tiles, below)
         after = np.maximum(below, np.where(ragged, tiles, whole))
@@ -491,7 +622,9 @@ def units_of(matrix: Matrix) -> tuple[Units, Units]:
 
 
 def _cut(runs: Units, longest: int) -> Units:
-    """The runs in units of at most `longest` row tiles, those of neighbouring column tiles together."""
+    """The runs in units of at most `longest` row tiles, those of neighbouring column tiles
+    together.
+    """
     j, first, last = runs
     counts = -(-(last - first).clip(0) // longest)
     which = np.repeat(np.arange(len(j)), counts)

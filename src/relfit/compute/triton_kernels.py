@@ -1,7 +1,9 @@
-"""Fused kernels: distances by tensor cores, the kernel function and the sums of one tile, which never leaves the chip.
+"""Fused kernels: distances by tensor cores, the kernel function and the sums of one tile,
+which never leaves the chip.
 
-Operands are rows of halves, (rows, K) float16, laid out by `triton_backend.operand` so that one product of a left and a
-right row is the kernel's argument to about 22 bits. Row numbers, sizes and units are checked by the callers.
+Operands are rows of halves, (rows, K) float16, laid out by `triton_backend.operand` so that
+one product of a left and a right row is the kernel's argument to about 22 bits. Row numbers,
+sizes and units are checked by the callers.
 """
 
 from __future__ import annotations
@@ -10,15 +12,20 @@ import triton
 import triton.language as tl
 
 # What the argument s of a tile becomes: 2^s, max(s, 1)^e, or (unit·s + offset)^e.
-GAUSSIAN, RADIAL, DOT = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
+GAUSSIAN = tl.constexpr(0)
+RADIAL = tl.constexpr(1)
+DOT = tl.constexpr(2)
 
-# Values are multiplied by this before they are split into halves, so that small ones keep their digits.
+# Values are multiplied by this before they are split into halves, so that small ones keep their
+# digits.
 RANGE = tl.constexpr(2.0**14)
 
 
 @triton.jit
 def power(base, EXPONENT: tl.constexpr):
-    """base^EXPONENT; common exponents without a logarithm, which negative numbers do not have."""
+    """base^EXPONENT; common exponents without a logarithm, which negative numbers do not
+    have.
+    """
     if EXPONENT == -0.5:
         out = tl.rsqrt(base)
     elif EXPONENT == -1.0:
@@ -46,7 +53,8 @@ def power(base, EXPONENT: tl.constexpr):
 
 @triton.jit
 def exp2_by_products(x):
-    """2^x for x ≤ 0 without the special-function unit: the whole part of x to the exponent, a polynomial for the rest.
+    """2^x for x ≤ 0 without the special-function unit: the whole part of x to the exponent,
+    a polynomial for the rest.
 
     The coefficients are those of the least relative error on [−½, ½], 7.5e-8 before rounding.
     """
@@ -58,12 +66,16 @@ def exp2_by_products(x):
     p = p * f + 0.24022119723839974
     p = p * f + 0.6931469670647609
     p = p * f + 1.0
-    return (p.to(tl.int32, bitcast=True) + (shifted.to(tl.int32, bitcast=True) << 23)).to(tl.float32, bitcast=True)
+    return (p.to(tl.int32, bitcast=True) + (shifted.to(tl.int32, bitcast=True) << 23)).to(
+        tl.float32, bitcast=True
+    )
 
 
 @triton.jit
 def halved(s, WIDTH: tl.constexpr):
-    """Every other eight columns of a tile, and the rest: registers that a thread holds anyway."""
+    """Every other eight columns of a tile, and the rest: registers that a thread holds
+    anyway.
+    """
     return tl.split(tl.permute(tl.reshape(s, (s.shape[0], WIDTH // 16, 2, 8)), (0, 1, 3, 2)))
 
 
@@ -75,7 +87,9 @@ def rejoined(a, b, WIDTH: tl.constexpr):
 
 @triton.jit
 def exp2_shared(s, WIDTH: tl.constexpr):
-    """2^s of a tile, one eighth of it by products: the special-function unit alone would be the bottleneck."""
+    """2^s of a tile, one eighth of it by products: the special-function unit alone would be
+    the bottleneck.
+    """
     if WIDTH % 64 != 0:
         return tl.exp2(s)
     else:
@@ -88,7 +102,9 @@ def exp2_shared(s, WIDTH: tl.constexpr):
 
 
 @triton.jit
-def kernel_values(s, unit, offset, FORM: tl.constexpr, EXPONENT: tl.constexpr, TIMES_T: tl.constexpr):
+def kernel_values(
+    s, unit, offset, FORM: tl.constexpr, EXPONENT: tl.constexpr, TIMES_T: tl.constexpr
+):
     """The kernel's values, divided by their largest, at the arguments s of a tile."""
     if FORM == GAUSSIAN:
         p = tl.exp2(s)
@@ -112,12 +128,27 @@ def half(x):
 
 @triton.jit
 def operand(
-    scaled, out, n, d, FORM: tl.constexpr, LEFT: tl.constexpr, K: tl.constexpr, BM: tl.constexpr, BD: tl.constexpr
+    scaled,
+    out,
+    n,
+    d,
+    FORM: tl.constexpr,
+    LEFT: tl.constexpr,
+    K: tl.constexpr,
+    BM: tl.constexpr,
+    BD: tl.constexpr,
 ):
-    """Scaled rows (n, d) of float64 as an operand (rows, K), see `triton_backend.operand`; BD ≥ d and K − 3d."""
-    rows, k = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM), tl.arange(0, BD)
+    """Scaled rows (n, d) of float64 as an operand (rows, K), see `triton_backend.operand`;
+    BD ≥ d and K − 3d.
+    """
+    rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
+    k = tl.arange(0, BD)
     inside = rows < n
-    x = tl.load(scaled + rows[:, None] * d + k[None, :], mask=inside[:, None] & (k[None, :] < d), other=0.0)
+    x = tl.load(
+        scaled + rows[:, None] * d + k[None, :],
+        mask=inside[:, None] & (k[None, :] < d),
+        other=0.0,
+    )
     norm = tl.sum(x * x, 1)
     high, rest = half(x * -2.0 if LEFT and FORM == RADIAL else x)
     low, rest = half(rest)
@@ -126,7 +157,8 @@ def operand(
     tl.store(at, first, mask=k[None, :] < d)
     tl.store(at + d, second, mask=k[None, :] < d)
     tl.store(at + 2 * d, high, mask=k[None, :] < d)
-    # What the norms add in three halves, three ones, and zeros up to K; right operands have the ones first.
+    # What the norms add in three halves, three ones, and zeros up to K; right operands have the
+    # ones first.
     added = norm * -0.5 if FORM == GAUSSIAN else norm + (1.0 if LEFT else 0.0)
     a, rest = half(added)
     b, rest = half(rest)
@@ -143,8 +175,17 @@ def operand(
 
 
 @triton.jit
-def chunk(operand, numbers, start: tl.constexpr, WIDTH: tl.constexpr, K: tl.constexpr, ACROSS: tl.constexpr):
-    """Columns start … start + WIDTH of the numbered rows: (rows, WIDTH), or (WIDTH, rows) if ACROSS."""
+def chunk(
+    operand,
+    numbers,
+    start: tl.constexpr,
+    WIDTH: tl.constexpr,
+    K: tl.constexpr,
+    ACROSS: tl.constexpr,
+):
+    """Columns start … start + WIDTH of the numbered rows: (rows, WIDTH), or (WIDTH, rows) if
+    ACROSS.
+    """
     k = start + tl.arange(0, WIDTH)
     if ACROSS:
         pointers = operand + numbers[None, :].to(tl.int64) * K + k[:, None]
@@ -154,8 +195,17 @@ def chunk(operand, numbers, start: tl.constexpr, WIDTH: tl.constexpr, K: tl.cons
 
 
 @triton.jit
-def held(operand, numbers, KC: tl.constexpr, NK: tl.constexpr, TAIL: tl.constexpr, ACROSS: tl.constexpr):
-    """The numbered rows, NK chunks of KC columns and a tail: read once, used by every tile of a program."""
+def held(
+    operand,
+    numbers,
+    KC: tl.constexpr,
+    NK: tl.constexpr,
+    TAIL: tl.constexpr,
+    ACROSS: tl.constexpr,
+):
+    """The numbered rows, NK chunks of KC columns and a tail: read once, used by every tile
+    of a program.
+    """
     K: tl.constexpr = KC * NK + TAIL
     c0 = chunk(operand, numbers, 0, KC, K, ACROSS)
     c1 = chunk(operand, numbers, KC, KC, K, ACROSS) if NK > 1 else c0
@@ -166,7 +216,9 @@ def held(operand, numbers, KC: tl.constexpr, NK: tl.constexpr, TAIL: tl.constexp
 
 
 @triton.jit
-def arguments_of_rows(left, rows, c0, c1, c2, c3, tail, KC: tl.constexpr, NK: tl.constexpr, TAIL: tl.constexpr):
+def arguments_of_rows(
+    left, rows, c0, c1, c2, c3, tail, KC: tl.constexpr, NK: tl.constexpr, TAIL: tl.constexpr
+):
     """The products of these rows with the held columns."""
     K: tl.constexpr = KC * NK + TAIL
     s = tl.dot(chunk(left, rows, 0, KC, K, False), c0)
@@ -182,7 +234,9 @@ def arguments_of_rows(left, rows, c0, c1, c2, c3, tail, KC: tl.constexpr, NK: tl
 
 
 @triton.jit
-def arguments_of_columns(c0, c1, c2, c3, tail, right, columns, KC: tl.constexpr, NK: tl.constexpr, TAIL: tl.constexpr):
+def arguments_of_columns(
+    c0, c1, c2, c3, tail, right, columns, KC: tl.constexpr, NK: tl.constexpr, TAIL: tl.constexpr
+):
     """The products of the held rows with these columns."""
     K: tl.constexpr = KC * NK + TAIL
     s = tl.dot(c0, chunk(right, columns, 0, KC, K, True))
@@ -199,7 +253,9 @@ def arguments_of_columns(c0, c1, c2, c3, tail, right, columns, KC: tl.constexpr,
 
 @triton.jit
 def masked(p, rows, columns, n, m, SYMMETRIC: tl.constexpr, PAIRED: tl.constexpr):
-    """The values with those outside the matrix, on or below the diagonal, or of equal numbers set to 0."""
+    """The values with those outside the matrix, on or below the diagonal, or of equal
+    numbers set to 0.
+    """
     if SYMMETRIC:
         inside = (rows[:, None] < columns[None, :]) & (columns[None, :] < m)
     else:
@@ -217,13 +273,17 @@ def sums(
     KC: tl.constexpr, NK: tl.constexpr, TAIL: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Row sums, column sums and Σφ² of the tiles of one unit: column tile j with row tiles first … last.
+    """Row sums, column sums and Σφ² of the tiles of one unit: column tile j with row tiles
+    first … last.
 
-    Column sums gather in registers over all tiles of the unit. Sums leave in fixed point, 64-bit integers of
-    1/fixed: adding those is exact, so the order in which programs finish changes nothing.
+    Column sums gather in registers over all tiles of the unit. Sums leave in fixed point,
+    64-bit integers of 1/fixed: adding those is exact, so the order in which programs finish
+    changes nothing.
     """
     number = tl.program_id(0)
-    j, first, last = tl.load(units + 3 * number), tl.load(units + 3 * number + 1), tl.load(units + 3 * number + 2)
+    j = tl.load(units + 3 * number)
+    first = tl.load(units + 3 * number + 1)
+    last = tl.load(units + 3 * number + 2)
     columns = j * BN + tl.arange(0, BN)
     c0, c1, c2, c3, tail = held(right, columns, KC, NK, TAIL, True)
     gathered = tl.zeros((BM, BN), tl.float32)
@@ -231,14 +291,20 @@ def sums(
     for i in tl.range(first, last, num_stages=STAGES):
         rows = i * BM + tl.arange(0, BM)
         s = arguments_of_rows(left, rows, c0, c1, c2, c3, tail, KC, NK, TAIL)
-        p = exp2_shared(s, BN) if FORM == GAUSSIAN else kernel_values(s, unit, offset, FORM, EXPONENT, TIMES_T)
+        p = (
+            exp2_shared(s, BN)
+            if FORM == GAUSSIAN
+            else kernel_values(s, unit, offset, FORM, EXPONENT, TIMES_T)
+        )
         if MASKED:
             p = masked(p, rows, columns, n, m, SYMMETRIC, PAIRED)
         gathered += p
         tl.atomic_add(row_sums + rows, (tl.sum(p, 1) * fixed).to(tl.int64), sem="relaxed")
         if SQUARES:
             square += tl.sum(p * p, 1)
-    tl.atomic_add(column_sums + columns, (tl.sum(gathered, 0) * fixed).to(tl.int64), sem="relaxed")
+    tl.atomic_add(
+        column_sums + columns, (tl.sum(gathered, 0) * fixed).to(tl.int64), sem="relaxed"
+    )
     if SQUARES:
         tl.store(squares + number, tl.sum(square.to(tl.float64), 0))
 
@@ -251,23 +317,29 @@ def deep_sums(
     KC: tl.constexpr, SEGMENT: tl.constexpr, GROUP: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """The same for rows too long to be held: one tile a program, the product in chunks of KC columns.
+    """The same for rows too long to be held: one tile a program, the product in chunks of KC
+    columns.
 
-    Tensor cores cut off what does not fit their float32 sums; after SEGMENT chunks the sum is added by an ordinary,
-    rounded addition. The factor `one` keeps the compiler from joining the two.
+    Tensor cores cut off what does not fit their float32 sums; after SEGMENT chunks the sum
+    is added by an ordinary, rounded addition. The factor `one` keeps the compiler from
+    joining the two.
     """
     number = tl.program_id(0)
-    row_tiles, column_tiles = tl.cdiv(n, BM), tl.cdiv(m, BN)
+    row_tiles = tl.cdiv(n, BM)
+    column_tiles = tl.cdiv(m, BN)
     group = number // (row_tiles * GROUP)
     within = number % (row_tiles * GROUP)
     width = tl.minimum(column_tiles - group * GROUP, GROUP)
-    i, j = within // width, group * GROUP + within % width
+    i = within // width
+    j = group * GROUP + within % width
     square = tl.zeros((BM,), tl.float32)
     live = True
     if SYMMETRIC:
         live = i * BM < (j + 1) * BN
     if live:
-        rows, columns, k = i * BM + tl.arange(0, BM), j * BN + tl.arange(0, BN), tl.arange(0, KC)
+        rows = i * BM + tl.arange(0, BM)
+        columns = j * BN + tl.arange(0, BN)
+        k = tl.arange(0, KC)
         a = left + rows[:, None].to(tl.int64) * K + k[None, :]
         b = right + columns[None, :].to(tl.int64) * K + k[:, None]
         s = tl.zeros((BM, BN), tl.float32)
@@ -297,11 +369,13 @@ def products(
     KC: tl.constexpr, NK: tl.constexpr, TAIL: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """out[part, rows, C] = 2¹⁴ values @ (high + low) over the columns of one part, `tiles` tiles of BN.
+    """out[part, rows, C] = 2¹⁴ values @ (high + low) over the columns of one part, `tiles`
+    tiles of BN.
 
-    Right-hand sides (padded, C) are split in halves too; their rows beyond m are 0. Up to two EXTRA ones, (2, padded)
-    in float32, are multiplied without tensor cores, into extra_out[part, rows, 2]. SKIP leaves out equal numbers. The
-    factor `one` keeps the compiler from letting tensor cores, which cut off, add up the tiles.
+    Right-hand sides (padded, C) are split in halves too; their rows beyond m are 0. Up to
+    two EXTRA ones, (2, padded) in float32, are multiplied without tensor cores, into
+    extra_out[part, rows, 2]. SKIP leaves out equal numbers. The factor `one` keeps the
+    compiler from letting tensor cores, which cut off, add up the tiles.
     """
     part = tl.program_id(1)
     top = start + tl.program_id(0) * BM
@@ -309,11 +383,15 @@ def products(
     side = tl.arange(0, C)
     c0, c1, c2, c3, tail = held(left, rows, KC, NK, TAIL, False)
     total = tl.zeros((BM, C), tl.float32)
-    first, second = tl.zeros((BM,), tl.float32), tl.zeros((BM,), tl.float32)
-    for j in tl.range(part * tiles, tl.minimum((part + 1) * tiles, tl.cdiv(m, BN)), num_stages=STAGES):
+    first = tl.zeros((BM,), tl.float32)
+    second = tl.zeros((BM,), tl.float32)
+    for j in tl.range(
+        part * tiles, tl.minimum((part + 1) * tiles, tl.cdiv(m, BN)), num_stages=STAGES
+    ):
         columns = j * BN + tl.arange(0, BN)
         at = columns[:, None].to(tl.int64) * C + side[None, :]
-        h, l = tl.load(high + at), tl.load(low + at)
+        h = tl.load(high + at)
+        l = tl.load(low + at)
         s = arguments_of_columns(c0, c1, c2, c3, tail, right, columns, KC, NK, TAIL)
         p = kernel_values(s, unit, offset, FORM, EXPONENT, TIMES_T)
         if SKIP:  # noqa: SIM102  (the first decides while compiling, the second while running)

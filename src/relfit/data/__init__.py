@@ -1,1 +1,3 @@
-"""What the user brings, checked: samples, densities, files, data frames and objects of other libraries."""
+"""What the user brings, checked: samples, densities, files, data frames and objects of other
+libraries.
+"""

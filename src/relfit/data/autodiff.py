@@ -1,15 +1,17 @@
-"""Gradients of log densities at NumPy rows, and functions of torch or JAX arrays as functions of NumPy rows.
+"""Gradients of log densities at NumPy rows, and functions of torch or JAX arrays as
+functions of NumPy rows.
 
-A function belongs to a library: "torch", "jax" or None (plain NumPy). Its gradient is taken by automatic
-differentiation in its library, or by finite differences in NumPy. torch and JAX are imported only for functions that
-belong to them.
+A function belongs to a library: "torch", "jax" or None (plain NumPy). Its gradient is taken
+by automatic differentiation in its library, or by finite differences in NumPy. torch and JAX
+are imported only for functions that belong to them.
 
-torch: works in the dtype and on the device of the model's own tensors, in evaluation mode, and leaves the model as it
+torch: works in the dtype and on the device of the model's own tensors, in evaluation mode, and
+    leaves the model as it
 was: modes are restored and no parameter's ``.grad`` is touched.
 
-JAX: runs in float64 whatever ``jax_enable_x64`` says, for the duration of the call only. A function that cannot (it
-mixes in float32 arrays where JAX does not promote) runs in JAX's own precision, and its float32 results are kept as
-such, so that the caller can tell.
+JAX: runs in float64 whatever ``jax_enable_x64`` says, for the duration of the call only. A
+function that cannot (it mixes in float32 arrays where JAX does not promote) runs in JAX's
+own precision, and its float32 results are kept as such, so that the caller can tell.
 """
 
 from __future__ import annotations
@@ -33,16 +35,23 @@ from relfit.util.text import first_line
 RowFunction = Callable[..., Any]
 
 LIBRARIES = ("torch", "jax")
-# Networks hold many temporary arrays per row, so torch functions are called with at most this many rows at once.
+# Networks hold many temporary arrays per row, so torch functions are called with at most this
+# many rows at once.
 TORCH_BATCH = 8192
-# Rows with neighbours outside the support are tried again with steps this much smaller, this many times in all.
-_SHRINK, _TRIES = 2.0**-6, 4
-# The tensors of a model lie near its surface; long lists that a function happens to mention are not searched.
-_DEEPEST, _MOST_ITEMS = 6, 100
+# Rows with neighbours outside the support are tried again with steps this much smaller, this
+# many times in all.
+_SHRINK = 2.0**-6
+_TRIES = 4
+# The tensors of a model lie near its surface; long lists that a function happens to mention are
+# not searched.
+_DEEPEST = 6
+_MOST_ITEMS = 100
 
 
 def library_of(function: Any) -> str | None:
-    """The library that a function certainly belongs to: torch modules and their methods, `jax.jit` functions."""
+    """The library that a function certainly belongs to: torch modules and their methods,
+    `jax.jit` functions.
+    """
     if is_instance(getattr(function, "__self__", function), "torch.nn", "Module"):
         return "torch"
     return "jax" if is_instance(function, "jax.stages", "Wrapped") else None
@@ -64,7 +73,9 @@ def values(function: RowFunction, library: str | None) -> RowFunction:
 
 
 def gradient(log_prob: RowFunction, library: str | None) -> RowFunction:
-    """∇ log p as a function of NumPy rows: by automatic differentiation in the library, or by finite differences."""
+    """∇ log p as a function of NumPy rows: by automatic differentiation in the library, or
+    by finite differences.
+    """
     if library is None:
         return lambda x: finite_gradient(log_prob, x)
     return _torch_gradient(log_prob) if library == "torch" else _jax_gradient(log_prob)
@@ -75,25 +86,37 @@ def _module(library: str) -> Any:
         return import_module(library)
     except ImportError:
         raise InputError(
-            f'autodiff="{library}": {library} is not installed; install it with  pip install {library}'
+            f'autodiff="{library}": {library} is not installed; install it with  pip install '
+            f"{library}"
         ) from None
 
 
 def real(argument: str, raw: Any, shape: tuple[int, ...]) -> NDArray[np.floating[Any]]:
-    """The result of a user's function as floating-point numbers of this shape, in the precision it has."""
+    """The result of a user's function as floating-point numbers of this shape, in the
+    precision it has.
+    """
     try:
         array = np.asarray(raw)
     except (ValueError, TypeError, RuntimeError) as error:
-        # Tensors that need a gradient or live on another device refuse to become arrays, and say why.
-        raise InputError(f"{argument}: expected an array, got a {type(raw).__name__} ({first_line(error)})") from None
+        # Tensors that need a gradient or live on another device refuse to become arrays, and
+        # say why.
+        raise InputError(
+            f"{argument}: expected an array, got a {type(raw).__name__} ({first_line(error)})"
+        ) from None
     if array.dtype.kind not in "biuf":
-        raise InputError(f"{argument}: expected real numbers, got a {type(raw).__name__} of dtype {array.dtype}")
+        raise InputError(
+            f"{argument}: expected real numbers, got a {type(raw).__name__} of "
+            f"dtype {array.dtype}"
+        )
     if array.shape != shape:
         hint = ""
         if len(shape) == 1 and array.shape == (*shape, 1):
             hint = "; drop the last axis, for example with squeeze(-1)"
         elif array.shape == shape[1:]:
-            hint = "; is it a function of one row? Then give  lambda x: np.array([f(row) for row in x])"
+            hint = (
+                "; is it a function of one row? Then give  lambda x: np.array([f(row) for "
+                "row in x])"
+            )
         elif len(shape) == 1 and array.ndim == 2 and array.shape[0] == shape[0]:
             hint = "; it must return one number per row, the log density of the whole row"
         raise InputError(f"{argument}: expected shape {shape}, got {array.shape}{hint}")
@@ -101,11 +124,13 @@ def real(argument: str, raw: Any, shape: tuple[int, ...]) -> NDArray[np.floating
 
 
 def finite_gradient(log_prob: RowFunction, x: Array, *, widen: float = 1.0) -> Array:
-    """∇ log p at the rows of x (n, d) from 4d evaluations per row; NaN where log p is not finite.
+    """∇ log p at the rows of x (n, d) from 4d evaluations per row; NaN where log p is not
+    finite.
 
-    With D(h) = (f(x + h) − f(x − h))/2h in one coordinate, ``(4D(h) − D(2h))/3`` has an error of h⁴f⁽⁵⁾/30. The step h
-    is ε^¼ times the column's scale, where ε is the precision in which log_prob computes; rounding then adds an error of
-    order ε^¾. `widen` multiplies the step.
+    With D(h) = (f(x + h) − f(x − h))/2h in one coordinate, ``(4D(h) − D(2h))/3`` has an
+    error of h⁴f⁽⁵⁾/30. The step h is ε^¼ times the column's scale, where ε is the precision
+    in which log_prob computes; rounding then adds an error of order ε^¾. `widen` multiplies
+    the step.
 
     >>> x = np.array([[0.0], [1.0], [2.0]])
     >>> finite_gradient(lambda x: -(x[:, 0] ** 4), x).round(9)
@@ -117,20 +142,26 @@ def finite_gradient(log_prob: RowFunction, x: Array, *, widen: float = 1.0) -> A
 
     here = one_per_row(x.copy())
     steps = widen * steps_of(x, float(np.finfo(here.dtype).eps))
-    x = x.astype(here.dtype).astype(np.float64)  # the rows at which a function of low precision is evaluated
+    x = x.astype(here.dtype).astype(
+        np.float64
+    )  # the rows at which a function of low precision is evaluated
     slopes = np.full(x.shape, np.nan)
     todo = np.isfinite(here)
     for _ in range(_TRIES):
         if not todo.any():
             break
-        slopes[todo] = np.stack([_slope(one_per_row, x[todo], k, h) for k, h in enumerate(steps)], axis=1)
+        slopes[todo] = np.stack(
+            [_slope(one_per_row, x[todo], k, h) for k, h in enumerate(steps)], axis=1
+        )
         todo &= ~np.isfinite(slopes).all(axis=1)
         steps = _SHRINK * steps
     return slopes
 
 
 def finite_error(log_prob: RowFunction, x: Array) -> float:
-    """The error of `finite_gradient` relative to the typical slope, estimated by doubling the step."""
+    """The error of `finite_gradient` relative to the typical slope, estimated by doubling
+    the step.
+    """
     fine = finite_gradient(log_prob, x)
     change = fine - finite_gradient(log_prob, x, widen=2.0)
     finite = np.isfinite(change).all(axis=1)
@@ -160,15 +191,18 @@ def _slope(function: Callable[[Array], NDArray[Any]], x: Array, k: int, h: float
     near, far = (moved[a, :, k] - moved[a + 1, :, k] for a in (0, 2))
     shape = (-1,) + (1,) * (f.ndim - 2)
     with np.errstate(invalid="ignore"):  # −inf − (−inf), outside the support, gives NaN
-        narrow, wide = (f[0] - f[1]) / near.reshape(shape), (f[2] - f[3]) / far.reshape(shape)
+        narrow = (f[0] - f[1]) / near.reshape(shape)
+        wide = (f[2] - f[3]) / far.reshape(shape)
         return np.asarray((4.0 * narrow - wide) / 3.0)
 
 
 def steps_of(x: Array, epsilon: float) -> Array:
-    """Each column's step: ε^¼ times its scale, but no less than x can resolve; a power of two, so that x ± h is exact.
+    """Each column's step: ε^¼ times its scale, but no less than x can resolve; a power of
+    two, so that x ± h is exact.
 
-    The scale is the median distance to the median, which neither an offset nor an outlier changes. It is zero for a
-    column with an atom there, whose standard deviation is used instead, or its size if the column is constant.
+    The scale is the median distance to the median, which neither an offset nor an outlier
+    changes. It is zero for a column with an atom there, whose standard deviation is used
+    instead, or its size if the column is constant.
     """
     median = np.median(np.abs(x - np.median(x, axis=0)), axis=0)
     size = np.maximum(np.abs(x).max(axis=0), 1e-3)
@@ -179,7 +213,9 @@ def steps_of(x: Array, epsilon: float) -> Array:
 
 
 def _torch_gradient(log_prob: RowFunction) -> RowFunction:
-    """The rows are independent, so that the gradient of the sum of log p holds the gradient of every row."""
+    """The rows are independent, so that the gradient of the sum of log p holds the gradient
+    of every row.
+    """
     torch = _module("torch")
 
     def slope(rows: Any) -> Any:
@@ -187,14 +223,24 @@ def _torch_gradient(log_prob: RowFunction) -> RowFunction:
         log_probs = _call_torch(log_prob, rows)
         is_tensor = isinstance(log_probs, torch.Tensor)
         if not is_tensor or tuple(log_probs.shape) != (len(rows),):
-            got = f"shape {tuple(log_probs.shape)}" if is_tensor else f"a {type(log_probs).__name__}"
-            raise InputError(f"log_prob: expected a tensor of shape ({len(rows)},) for {len(rows)} rows, got {got}")
+            got = (
+                f"shape {tuple(log_probs.shape)}"
+                if is_tensor
+                else f"a {type(log_probs).__name__}"
+            )
+            raise InputError(
+                f"log_prob: expected a tensor of shape ({len(rows)},) for "
+                f"{len(rows)} rows, got {got}"
+            )
         grad = None
         if log_probs.requires_grad:
-            grad = _call_torch(lambda x: torch.autograd.grad(log_probs.sum(), x, allow_unused=True)[0], rows)
+            grad = _call_torch(
+                lambda x: torch.autograd.grad(log_probs.sum(), x, allow_unused=True)[0], rows
+            )
         if grad is None:
             raise InputError(
-                "log_prob: expected a function of x that torch can differentiate, got one without a gradient; "
+                "log_prob: expected a function of x that torch can differentiate, got one "
+                "without a gradient; "
                 "is it constant, or computed under no_grad or from detached tensors?"
             )
         return grad
@@ -214,17 +260,28 @@ def _call_torch(function: RowFunction, rows: Any) -> Any:
     except (RuntimeError, TypeError, ValueError) as error:
         # torch reports shapes, dtypes and devices that do not fit as one of these.
         where = f"{len(rows)} rows of {rows.dtype} on {rows.device}"
-        raise InputError(f"the torch function failed on {where}: {first_line(error)}") from error
+        raise InputError(
+            f"the torch function failed on {where}: {first_line(error)}"
+        ) from error
 
 
 def _in_torch_batches(function: RowFunction, x: Array, owner: RowFunction) -> NDArray[Any]:
-    """The function on batches of rows in the dtype and on the device of the owner's first tensor (float64, CPU)."""
+    """The function on batches of rows in the dtype and on the device of the owner's first
+    tensor (float64, CPU).
+    """
     torch = _module("torch")
-    tensors = [part for part in _torch_parts(owner, _DEEPEST, set()) if isinstance(part, torch.Tensor)]
-    like = next((part for part in tensors if part.is_floating_point()), torch.empty(0, dtype=torch.float64))
+    tensors = [
+        part for part in _torch_parts(owner, _DEEPEST, set()) if isinstance(part, torch.Tensor)
+    ]
+    like = next(
+        (part for part in tensors if part.is_floating_point()),
+        torch.empty(0, dtype=torch.float64),
+    )
     results = []
     for start in range(0, len(x), TORCH_BATCH):
-        rows = torch.tensor(x[start : start + TORCH_BATCH], dtype=like.dtype, device=like.device)
+        rows = torch.tensor(
+            x[start : start + TORCH_BATCH], dtype=like.dtype, device=like.device
+        )
         out = function(rows)
         if isinstance(out, torch.Tensor):
             out = out.detach().cpu()
@@ -235,10 +292,20 @@ def _in_torch_batches(function: RowFunction, x: Array, owner: RowFunction) -> ND
 
 @contextmanager
 def _evaluation_mode(owner: RowFunction) -> Iterator[None]:
-    """Put every module that the function holds into evaluation mode, and restore each one's own mode afterwards."""
+    """Put every module that the function holds into evaluation mode, and restore each one's
+    own mode afterwards.
+    """
     torch = _module("torch")
-    modules = [part for part in _torch_parts(owner, _DEEPEST, set()) if isinstance(part, torch.nn.Module)]
-    training = [part for part in {id(m): m for held in modules for m in held.modules()}.values() if part.training]
+    modules = [
+        part
+        for part in _torch_parts(owner, _DEEPEST, set())
+        if isinstance(part, torch.nn.Module)
+    ]
+    training = [
+        part
+        for part in {id(m): m for held in modules for m in held.modules()}.values()
+        if part.training
+    ]
     for module in training:
         module.training = False
     try:
@@ -249,7 +316,9 @@ def _evaluation_mode(owner: RowFunction) -> Iterator[None]:
 
 
 def _torch_parts(value: Any, depth: int, seen: set[int]) -> Iterator[Any]:
-    """The tensors and modules in an object: in its attributes, containers, and what its functions close over."""
+    """The tensors and modules in an object: in its attributes, containers, and what its
+    functions close over.
+    """
     torch = _module("torch")
     if depth == 0 or id(value) in seen:
         return
@@ -279,8 +348,11 @@ def _torch_parts(value: Any, depth: int, seen: set[int]) -> Iterator[Any]:
 
 
 def _jax_function(function: RowFunction) -> RowFunction:
-    """A JAX function of rows, compiled once and called with NumPy rows in the best precision that it allows."""
-    jax, double = _module("jax"), True
+    """A JAX function of rows, compiled once and called with NumPy rows in the best precision
+    that it allows.
+    """
+    jax = _module("jax")
+    double = True
     compiled = jax.jit(function)
 
     def call(x: Array) -> NDArray[Any]:
@@ -294,20 +366,26 @@ def _jax_function(function: RowFunction) -> RowFunction:
             if double:
                 double = False
                 return call(x)
-            raise InputError(f"the JAX function failed on {len(x)} rows: {first_line(error)}") from error
+            raise InputError(
+                f"the JAX function failed on {len(x)} rows: {first_line(error)}"
+            ) from error
 
     return call
 
 
 def _jax_gradient(log_prob: RowFunction) -> RowFunction:
-    """∇ log p on NumPy rows, for log p of all rows (n, d) → (n,) or of a single row (d,) → ()."""
+    """∇ log p on NumPy rows, for log p of all rows (n, d) → (n,) or of a single row (d,) →
+    ().
+    """
     jax = _module("jax")
 
     def slopes(rows: Any) -> Any:
         by_row = _over_rows(log_prob, rows)
         shape = jax.eval_shape(by_row, rows).shape
         if shape != rows.shape[:1]:
-            raise InputError(f"log_prob: expected shape {rows.shape[:1]} for {len(rows)} rows, got {shape}")
+            raise InputError(
+                f"log_prob: expected shape {rows.shape[:1]} for {len(rows)} rows, got {shape}"
+            )
         return jax.grad(lambda x: by_row(x).sum())(rows)
 
     return _jax_function(slopes)
@@ -317,14 +395,22 @@ def is_jax_log_density(function: RowFunction, dim: int) -> bool:
     """True if the JAX function returns one number for each row of `dim` columns."""
     # In float64 as in later calls: JAX may not trace the same constants in both precisions.
     with _enable_x64():
-        return _jax_shape(function, (dim + 1, dim)) == (dim + 1,) or _jax_shape(function, (dim,)) == ()
+        return (
+            _jax_shape(function, (dim + 1, dim)) == (dim + 1,)
+            or _jax_shape(function, (dim,)) == ()
+        )
 
 
 def _over_rows(function: RowFunction, rows: Any) -> RowFunction:
-    """The function itself if it takes all rows at once; a function of a single row (d,), mapped over the rows."""
-    d, dtype = rows.shape[1], rows.dtype
+    """The function itself if it takes all rows at once; a function of a single row (d,),
+    mapped over the rows.
+    """
+    d = rows.shape[1]
+    dtype = rows.dtype
     several = (d + 1, d)  # a number of rows that cannot be mistaken for the number of columns
-    if _jax_shape(function, several, dtype) in ((d + 1,), several) or _jax_shape(function, (d,), dtype) not in (
+    if _jax_shape(function, several, dtype) in ((d + 1,), several) or _jax_shape(
+        function, (d,), dtype
+    ) not in (
         (),
         (d,),
     ):
@@ -332,7 +418,9 @@ def _over_rows(function: RowFunction, rows: Any) -> RowFunction:
     return cast(RowFunction, _module("jax").vmap(function))
 
 
-def _jax_shape(function: RowFunction, shape: tuple[int, ...], dtype: Any = np.float64) -> tuple[int, ...] | None:
+def _jax_shape(
+    function: RowFunction, shape: tuple[int, ...], dtype: Any = np.float64
+) -> tuple[int, ...] | None:
     jax = _module("jax")
     try:
         return tuple(jax.eval_shape(function, jax.ShapeDtypeStruct(shape, dtype)).shape)
@@ -342,4 +430,8 @@ def _jax_shape(function: RowFunction, shape: tuple[int, ...], dtype: Any = np.fl
 
 def _enable_x64() -> Any:
     jax = _module("jax")
-    return jax.enable_x64(True) if hasattr(jax, "enable_x64") else _module("jax.experimental").enable_x64()
+    return (
+        jax.enable_x64(True)
+        if hasattr(jax, "enable_x64")
+        else _module("jax.experimental").enable_x64()
+    )

@@ -1,9 +1,10 @@
 """Is this score the gradient of this log density, and can KSD use it on these data?
 
-Scores are compared with finite differences of the log density. A score without a log density must have a symmetric
-Jacobian, or it is the gradient of nothing. Beyond the data, the edges of the support are searched along each axis,
-because KSD needs a density that vanishes there. `check_score` is the thorough check that a user asks for;
-`score_warnings` is a quick one before a comparison relies on the scores.
+Scores are compared with finite differences of the log density. A score without a log density
+must have a symmetric Jacobian, or it is the gradient of nothing. Beyond the data, the edges
+of the support are searched along each axis, because KSD needs a density that vanishes there.
+`check_score` is the thorough check that a user asks for; `score_warnings` is a quick one
+before a comparison relies on the scores.
 """
 
 from __future__ import annotations
@@ -28,17 +29,20 @@ from relfit.util.text import listed
 # Finite differences of log_prob at the rows of the mask, with the step multiplied by a factor.
 SlopesAt = Callable[[Mask, float], Array]
 
-# A score is called wrong if its error is a larger fraction of the typical score; float32 can show errors above the
-# second number only.
-_TOLERANCE, _LOW_TOLERANCE = 1e-4, 2e-2
+# A score is called wrong if its error is a larger fraction of the typical score; float32 can
+# show errors above the second number only.
+_TOLERANCE = 1e-4
+_LOW_TOLERANCE = 2e-2
 # Finite differences that change by a larger fraction with the step cannot show anything.
 _TOO_ROUGH = 1e-2
-# The fraction of rows at which finite differences count as usual; the others may lie at kinks and edges.
+# The fraction of rows at which finite differences count as usual; the others may lie at kinks
+# and edges.
 _USUAL = 0.9
 _NARROWER = (2.0**-5, 2.0**-10)
 # The most numbers that the Jacobians may hold.
 _MOST_ENTRIES = 2_000_000
-# The distances beyond the data at which the support is searched for its end, in units of the column's range.
+# The distances beyond the data at which the support is searched for its end, in units of the
+# column's range.
 _REACH = (0.01, 0.1, 1.0, 3.0)
 _MOST_EDGES = 5
 # The most rows at which `score_warnings` evaluates a density.
@@ -49,11 +53,10 @@ _WARNING_ROWS = 20
 class ScoreCheck:
     """The findings of `check_score`; ``print`` it.
 
-    Attributes:
-        ok: True if nothing wrong was found.
-        messages: the findings, in sentences.
-        largest_error: the largest difference between score and gradient (or, without log_prob, between the Jacobian and
-            its transpose), relative to the typical size; None if it could not be measured.
+    Attributes: ok: True if nothing wrong was found. messages: the findings, in sentences.
+        largest_error: the largest difference between score and gradient (or, without
+        log_prob, between the Jacobian and its transpose), relative to the typical size; None
+        if it could not be measured.
         n_rows: the number of rows of data.
         n_bad_rows: the number of rows at which the score or the log density is not finite.
     """
@@ -65,7 +68,11 @@ class ScoreCheck:
     n_bad_rows: int
 
     def __repr__(self) -> str:
-        head = "score check: nothing wrong found" if self.ok else "score check: KSD cannot rely on this density here"
+        head = (
+            "score check: nothing wrong found"
+            if self.ok
+            else "score check: KSD cannot rely on this density here"
+        )
         return "\n".join([head, *(f"- {message}" for message in self.messages)])
 
 
@@ -79,18 +86,23 @@ class Finding:
 
 
 def check_score(density: Any, x: Any, *, max_rows: int = 200) -> ScoreCheck:
-    """Check a density on data: its score against finite differences of log_prob, and its support.
+    """Check a density on data: its score against finite differences of log_prob, and its
+    support.
 
-    Args:
-        density: a `Density`, or any object that `compare` accepts as one.
-        x: the data, (n, d). Finite values are checked at all rows, derivatives at `max_rows` of them.
+    Args: density: a `Density`, or any object that `compare` accepts as one. x: the data, (n,
+        d). Finite values are checked at all rows, derivatives at `max_rows` of them.
         max_rows: the number of evenly spaced rows at which derivatives are taken.
 
-    KSD needs a positive density wherever there are data, and one that vanishes at the edges of its support, if it has
-    any. A score without log_prob is a gradient only if its Jacobian is symmetric.
+    KSD needs a positive density wherever there are data, and one that vanishes at the edges
+    of its support, if it has any. A score without log_prob is a gradient only if its
+    Jacobian is symmetric.
 
     >>> x = np.random.default_rng(0).normal(size=(50, 2))
-    >>> print(check_score(Density(score=lambda x: x, log_prob=lambda x: -0.5 * (x**2).sum(axis=1)), x))
+    >>> print(
+    ...     check_score(
+    ...         Density(score=lambda x: x, log_prob=lambda x: -0.5 * (x**2).sum(axis=1)), x
+    ...     )
+    ... )
     score check: KSD cannot rely on this density here
     - the score is -1 times the gradient of log_prob
     """
@@ -99,7 +111,8 @@ def check_score(density: Any, x: Any, *, max_rows: int = 200) -> ScoreCheck:
     adapted = adapt(density, rows.shape[1])
     if adapted is None:
         raise InputError(
-            f"density: expected a Density or a model with a log density, got {type(density).__name__}; "
+            f"density: expected a Density or a model with a log density, got "
+            f"{type(density).__name__}; "
             "wrap a function as Density(score=...) or Density(log_prob=...)"
         )
     return _check(adapted, rows, int(max_rows))
@@ -108,16 +121,26 @@ def check_score(density: Any, x: Any, *, max_rows: int = 200) -> ScoreCheck:
 def score_warnings(densities: Mapping[str, Density], x: Array) -> tuple[str, ...]:
     """A warning about each named density whose score is not the gradient of its own log_prob.
 
-    Densities that have both are evaluated at evenly spaced rows of x (n, d), 20 at most, with ten to thirty log
-    densities per row. There is no warning about a density that cannot be judged in this way: one that raises, leaves
-    its support, or is too rough for finite differences.
+    Densities that have both are evaluated at evenly spaced rows of x (n, d), 20 at most,
+    with ten to thirty log densities per row. There is no warning about a density that cannot
+    be judged in this way: one that raises, leaves its support, or is too rough for finite
+    differences.
 
     >>> log_prob = lambda x: -0.5 * (x**2).sum(axis=1)
-    >>> models = {"right": Density(lambda x: -x, log_prob), "wrong": Density(lambda x: x, log_prob)}
-    >>> score_warnings(models, np.random.default_rng(0).normal(size=(100, 2)))[0].partition(";")[0]
+    >>> models = {
+    ...     "right": Density(lambda x: -x, log_prob),
+    ...     "wrong": Density(lambda x: x, log_prob),
+    ... }
+    >>> score_warnings(models, np.random.default_rng(0).normal(size=(100, 2)))[0].partition(
+    ...     ";"
+    ... )[0]
     'wrong: the score is -1 times the gradient of log_prob'
     """
-    both = {name: each for name, each in densities.items() if each.score is not None and each.log_prob is not None}
+    both = {
+        name: each
+        for name, each in densities.items()
+        if each.score is not None and each.log_prob is not None
+    }
     if not both:
         return ()
     rows = x[:: max(1, -(-len(x) // _WARNING_ROWS))]
@@ -126,12 +149,17 @@ def score_warnings(densities: Mapping[str, Density], x: Array) -> tuple[str, ...
         try:
             with np.errstate(all="ignore"):
                 finding = direction_finding(density, rows)
-        except Exception:  # noqa: BLE001, S112  (a function that accepts only the rows it was made for can raise anything)
+        # A function that accepts only the rows it was made for can raise anything.
+        except Exception:  # noqa: BLE001, S112
             continue
         if finding is not None and finding.wrong:
             names_with.setdefault(finding.message, []).append(name)
-    advice = "verdicts rest on the score, so fix one of the two (relfit.check_score gives details)"
-    return tuple(f"{', '.join(names)}: {message}; {advice}" for message, names in names_with.items())
+    advice = (
+        "verdicts rest on the score, so fix one of the two (relfit.check_score gives details)"
+    )
+    return tuple(
+        f"{', '.join(names)}: {message}; {advice}" for message, names in names_with.items()
+    )
 
 
 def _check(density: Density, x: Array, max_rows: int) -> ScoreCheck:
@@ -167,13 +195,17 @@ def _check(density: Density, x: Array, max_rows: int) -> ScoreCheck:
 
 @dataclass(frozen=True)
 class _Slopes:
-    """Finite differences of log_prob, and how much they change when the step is doubled; both (n, d)."""
+    """Finite differences of log_prob, and how much they change when the step is doubled;
+    both (n, d).
+    """
 
     values: Array
     changes: Array
 
     def size(self) -> Array:
-        """The size that errors are relative to: the slope, or the typical slope of its column if that is larger."""
+        """The size that errors are relative to: the slope, or the typical slope of its
+        column if that is larger.
+        """
         typical = np.sqrt(np.mean(self.values**2, axis=0))
         return np.maximum(np.abs(self.values), np.where(typical > 0.0, typical, 1.0))
 
@@ -185,25 +217,36 @@ def gradient_finding(density: Density, x: Array, scores: Array) -> Finding:
     """Compare the scores with the gradient of log_prob at the rows of x."""
     if density.by_finite_differences:
         error = finite_error(density.log_probs, x)
-        return Finding(f"the score is taken by finite differences, off by about {error:.0e} of the typical score")
+        return Finding(
+            f"the score is taken by finite differences, off by about {error:.0e} "
+            f"of the typical score"
+        )
     tolerance = _tolerance(density.log_probs(x[:1]).dtype)
     return _finding(
-        lambda rows, widen: finite_gradient(density.log_probs, x[rows], widen=widen), scores, tolerance, by_column=True
+        lambda rows, widen: finite_gradient(density.log_probs, x[rows], widen=widen),
+        scores,
+        tolerance,
+        by_column=True,
     )
 
 
 def direction_finding(density: Density, x: Array) -> Finding | None:
-    """`gradient_finding` along one direction w per row: s·w against the slope of log_prob along w.
+    """`gradient_finding` along one direction w per row: s·w against the slope of log_prob
+    along w.
 
-    In each column w has a random sign and the length of the column's scale. This takes eight log densities per row
-    instead of 8d, and a score that is wrong in any column is wrong along almost every w. None if no row can be used.
+    In each column w has a random sign and the length of the column's scale. This takes eight
+    log densities per row instead of 8d, and a score that is wrong in any column is wrong
+    along almost every w. None if no row can be used.
     """
-    log_probs, scores = density.log_probs(x), density.raw_scores(x)
+    log_probs = density.log_probs(x)
+    scores = density.raw_scores(x)
     inside = np.isfinite(log_probs) & ~not_finite(scores)
     if not inside.any():
         return None
-    x, scores = x[inside].astype(log_probs.dtype).astype(np.float64), scores[inside]
-    epsilon, tolerance = float(np.finfo(log_probs.dtype).eps), _tolerance(log_probs.dtype, scores.dtype)
+    x = x[inside].astype(log_probs.dtype).astype(np.float64)
+    scores = scores[inside]
+    epsilon = float(np.finfo(log_probs.dtype).eps)
+    tolerance = _tolerance(log_probs.dtype, scores.dtype)
     steps = steps_of(x, epsilon)
     # A step that the rows cannot resolve is rounded to another one, and so the slope is wrong.
     if (tolerance * steps < 8.0 * epsilon * np.abs(x)).any():
@@ -212,10 +255,16 @@ def direction_finding(density: Density, x: Array) -> Finding | None:
     directions = np.random.default_rng(0).choice([-1.0, 1.0], x.shape) * (steps / step)
 
     def slopes_at(rows: Mask, widen: float) -> Array:
-        """(n, 1) the slope at each row along its direction: central differences with one Richardson step."""
+        """(n, 1) the slope at each row along its direction: central differences with one
+        Richardson step.
+        """
         h = widen * step
         moved = x[rows] + h * np.array([1.0, -1.0, 2.0, -2.0])[:, None, None] * directions[rows]
-        f = density.log_probs(moved.reshape(-1, x.shape[1])).astype(np.float64).reshape(4, -1, 1)
+        f = (
+            density.log_probs(moved.reshape(-1, x.shape[1]))
+            .astype(np.float64)
+            .reshape(4, -1, 1)
+        )
         with np.errstate(invalid="ignore"):  # −inf − (−inf), outside the support, gives NaN
             return np.asarray((8.0 * (f[0] - f[1]) - (f[2] - f[3])) / (12.0 * h))
 
@@ -227,17 +276,24 @@ def _tolerance(*dtypes: np.dtype[Any]) -> float:
     return _TOLERANCE if min(dtype.itemsize for dtype in dtypes) >= 8 else _LOW_TOLERANCE
 
 
-def _finding(slopes_at: SlopesAt, scores: Array, tolerance: float, *, by_column: bool) -> Finding:
+def _finding(
+    slopes_at: SlopesAt, scores: Array, tolerance: float, *, by_column: bool
+) -> Finding:
     """Compare the scores with the finite differences, at the rows where these are finite."""
     slopes = _slopes(slopes_at, np.ones(len(scores), dtype=bool))
     usable = np.asarray(np.isfinite(slopes.changes).all(axis=1))
     if not usable.any():
-        return Finding("finite differences of log_prob leave its support, so the score could not be checked")
-    scores, slopes = scores[usable], _Slopes(slopes.values[usable], slopes.changes[usable])
+        return Finding(
+            "finite differences of log_prob leave its support, so the score could "
+            "not be checked"
+        )
+    scores = scores[usable]
+    slopes = _Slopes(slopes.values[usable], slopes.changes[usable])
     rough = float((slopes.usual_change() / slopes.size().mean(axis=0)).max())
     if rough > _TOO_ROUGH:
         return Finding(
-            f"finite differences of log_prob change by {rough:.0%} with the step, too much to check the score; try "
+            f"finite differences of log_prob change by {rough:.0%} with the step, too much to "
+            f"check the score; try "
             "the model in float64"
         )
     for widen in _NARROWER:
@@ -247,7 +303,10 @@ def _finding(slopes_at: SlopesAt, scores: Array, tolerance: float, *, by_column:
             break
         near = _slopes(slopes_at, usable, widen)
         better = np.abs(scores - near.values) + near.changes < errors + slopes.changes
-        slopes = _Slopes(np.where(better, near.values, slopes.values), np.where(better, near.changes, slopes.changes))
+        slopes = _Slopes(
+            np.where(better, near.values, slopes.values),
+            np.where(better, near.changes, slopes.changes),
+        )
     return _agreement(scores, slopes, tolerance, by_column)
 
 
@@ -264,15 +323,24 @@ def _agreement(scores: Array, slopes: _Slopes, tolerance: float, by_column: bool
     error = float((errors / size).max())
     wrong = errors > allowed
     if not wrong.any():
-        message = f"the score is the gradient of log_prob: off by at most {error:.0e} of its size at {len(scores)} rows"
+        message = (
+            f"the score is the gradient of log_prob: off by at most {error:.0e} of its "
+            f"size at {len(scores)} rows"
+        )
         return Finding(message, error=error)
     factor = float((scores * slopes.values).sum() / ((slopes.values**2).sum() or 1.0))
-    if factor and (np.abs(scores - factor * slopes.values) <= max(1.0, abs(factor)) * allowed).all():
+    if (
+        factor
+        and (np.abs(scores - factor * slopes.values) <= max(1.0, abs(factor)) * allowed).all()
+    ):
         return Finding(f"the score is {factor:.4g} times the gradient of log_prob", True, error)
     columns = ", ".join(str(k) for k in np.flatnonzero(wrong.any(axis=0))[:5])
     where = f" (columns {columns}, counted from 0)" if by_column else ""
     rows = f"{int(wrong.any(axis=1).sum())} of {len(scores)} rows checked{where}"
-    message = f"the score is not the gradient of log_prob at {rows}: off by up to {error:.2g} of its size"
+    message = (
+        f"the score is not the gradient of log_prob at {rows}: off by up to {error:.2g} "
+        f"of its size"
+    )
     return Finding(message, True, error)
 
 
@@ -280,35 +348,58 @@ def symmetry_finding(density: Density, x: Array) -> Finding:
     """Check that a score without log_prob can be a gradient: its Jacobian must be symmetric."""
     d = x.shape[1]
     if d == 1:
-        return Finding("in one dimension any score is a gradient; give log_prob= too, to have it checked")
+        return Finding(
+            "in one dimension any score is a gradient; give log_prob= too, to have it checked"
+        )
     some = x[:: -(-len(x) * d * d // _MOST_ENTRIES)]
     slopes = jacobian(density.raw_scores, some)
     change = np.abs(slopes - jacobian(density.raw_scores, some, widen=2.0)).max(axis=(1, 2))
     skew = np.abs(slopes - slopes.transpose(0, 2, 1)).max(axis=(1, 2))
     typical = float(np.sqrt(np.mean(np.square(slopes)))) or 1.0
     error = float((skew / typical).max())
-    if (skew <= _TOLERANCE * d * typical + 10.0 * np.maximum(change, np.quantile(change, _USUAL))).all():
-        return Finding(f"the Jacobian of the score is symmetric at {len(some)} rows, to {error:.0e}", error=error)
+    if (
+        skew
+        <= _TOLERANCE * d * typical + 10.0 * np.maximum(change, np.quantile(change, _USUAL))
+    ).all():
+        return Finding(
+            f"the Jacobian of the score is symmetric at {len(some)} rows, to {error:.0e}",
+            error=error,
+        )
     meaning = "so the score is not the gradient of any log density"
-    message = f"the Jacobian of the score is not symmetric (by up to {error:.2g} of its size), {meaning}"
+    message = (
+        f"the Jacobian of the score is not symmetric (by up to {error:.2g} of its "
+        f"size), {meaning}"
+    )
     return Finding(message, True, error)
 
 
 def _edge_findings(density: Density, x: Array, log_probs: NDArray[Any]) -> list[Finding]:
     meanings = {
         "vanishes": "; the density vanishes there, as KSD needs",
-        "far": "; the density does not vanish there, which KSD allows as long as no data are near",
-        "harmful": ", and the density does not vanish there, so the KSD of the true model is not 0; transform the data "
+        "far": "; the density does not vanish there, which KSD allows as long as no "
+        "data are near",
+        "harmful": ", and the density does not vanish there, so the KSD of the true model is "
+        "not 0; transform the data "
         "to the whole line, or compare samples by MMD",
     }
     span = np.ptp(x, axis=0)
     span = np.where(span > 0.0, span, np.abs(x[0]) + 1.0)
-    extent, top, findings = Extent(x), x[log_probs.argmax()], []
-    found = edges(density.log_probs, top, extent.lows, extent.highs, [reach * span for reach in _REACH])
+    extent = Extent(x)
+    top = x[log_probs.argmax()]
+    findings = []
+    found = edges(
+        density.log_probs, top, extent.lows, extent.highs, [reach * span for reach in _REACH]
+    )
     described = [described_edge(density.log_probs, each, top, extent) for each in found]
     for kind, meaning in meanings.items():
-        places = [f"{edge.position:.6g} in column {edge.column}" for edge in described if edge.kind == kind]
+        places = [
+            f"{edge.position:.6g} in column {edge.column}"
+            for edge in described
+            if edge.kind == kind
+        ]
         if places:
             shown = listed(places, most=_MOST_EDGES, quote=str)
-            findings.append(Finding(f"the support ends at {shown}{meaning}", wrong=kind == "harmful"))
+            findings.append(
+                Finding(f"the support ends at {shown}{meaning}", wrong=kind == "harmful")
+            )
     return findings

@@ -1,7 +1,8 @@
 """The way from what the user gave to `Data`: the reference and the models, checked together.
 
-`load` matches columns by name, turns samples into rows, recognises densities, draws from generators, and then looks at
-all of it at once: dimensions, copies, rows that samples have in common, and what a reader should know about them.
+`load` matches columns by name, turns samples into rows, recognises densities, draws from
+generators, and then looks at all of it at once: dimensions, copies, rows that samples have
+in common, and what a reader should know about them.
 """
 
 from __future__ import annotations
@@ -45,11 +46,31 @@ from relfit.data.likelihoods import (
     refusal,
     unseen_heights,
 )
-from relfit.data.models import Density, OutsideSupport, Sample, naming, score_copies, score_notes
-from relfit.data.overlap import fingerprint, fingerprints, reordered_copies, rows_in_common, sample_copies
+from relfit.data.models import (
+    Density,
+    OutsideSupport,
+    Sample,
+    naming,
+    score_copies,
+    score_notes,
+)
+from relfit.data.overlap import (
+    fingerprint,
+    fingerprints,
+    reordered_copies,
+    rows_in_common,
+    sample_copies,
+)
 from relfit.data.posteriors import with_draws
 from relfit.data.samplers import DEFAULT_ROWS, columns_drawn, recognised_models
-from relfit.data.tables import Table, drop_option, frame_columns, frame_names, read_table, table_of
+from relfit.data.tables import (
+    Table,
+    drop_option,
+    frame_columns,
+    frame_names,
+    read_table,
+    table_of,
+)
 from relfit.data.whiten import density_encoding, encoded_density
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError, way
@@ -61,28 +82,36 @@ ToRows = Callable[[str, Any], Array]
 Names = list[str]
 Positions = Sequence[int]
 
-# The bytes that the checks here need besides the data, and the number of rows from which the median distance is taken.
-_CHECK_BYTES, _MEDIAN_ROWS = 40_000_000, 4_000
-# Wider tables than this are rows of numbers where memory is bounded: parts of them would have few rows.
+# The bytes that the checks here need besides the data, and the number of rows from which the
+# median distance is taken.
+_CHECK_BYTES = 40_000_000
+_MEDIAN_ROWS = 4_000
+# Wider tables than this are rows of numbers where memory is bounded: parts of them would have
+# few rows.
 _MOST_STORED = 256
 _REFERENCE_FIRST = "the reference comes first, as in relfit.compare(reference, models)"
 # The most names of columns in an error, and the most letters of each.
-_MOST_NAMES, _LONGEST_NAME = 4, 40
+_MOST_NAMES = 4
+_LONGEST_NAME = 40
 
 
 @dataclass(frozen=True)
 class Data:
-    """Checked input. `models` holds each distinct model once; `copies` maps a copy's name to that of its original.
+    """Checked input. `models` holds each distinct model once; `copies` maps a copy's name to
+    that of its original.
 
-    `digests` identifies the rows of the reference (under None) and of every sample (under its name). Samples are
-    arrays, or all of them tensors on the `device` where they were given. With a `folder` they are mapped, and arrays
-    made from them are written to files in it. If the reference is a density, it is the `target`, and `reference` has no
-    rows. `atoms`: rows of the reference repeat so often that rows in common say nothing. `likelihood`: the models are
-    compared by their log densities; `impossible` are those that are not among `models`, since they give density 0 to so
-    many rows. `covariates`: the densities are conditional on so many columns, the last ones of the reference.
-    `encoding` says how the rows were made from columns, where they were; the rows of densities are as they were given,
-    until `encoded` applies it. `unscaled`: the number of columns of plain samples whose spreads differ. `instead`: why
-    log densities are compared where KSD was to be the default.
+    `digests` identifies the rows of the reference (under None) and of every sample (under
+    its name). Samples are arrays, or all of them tensors on the `device` where they were
+    given. With a `folder` they are mapped, and arrays made from them are written to files in
+    it. If the reference is a density, it is the `target`, and `reference` has no rows.
+    `atoms`: rows of the reference repeat so often that rows in common say nothing.
+    `likelihood`: the models are compared by their log densities; `impossible` are those that
+    are not among `models`, since they give density 0 to so many rows. `covariates`: the
+    densities are conditional on so many columns, the last ones of the reference. `encoding`
+    says how the rows were made from columns, where they were; the rows of densities are as
+    they were given, until `encoded` applies it. `unscaled`: the number of columns of plain
+    samples whose spreads differ. `instead`: why log densities are compared where KSD was to
+    be the default.
     """
 
     reference: Array
@@ -110,28 +139,43 @@ class Data:
             return "target"
         if self.likelihood:
             return "likelihoods"
-        return "densities" if isinstance(next(iter(self.models.values())), Density) else "samples"
+        return (
+            "densities" if isinstance(next(iter(self.models.values())), Density) else "samples"
+        )
 
     @property
     def measure(self) -> Literal["mmd", "ksd"]:
-        """The discrepancy that fits: MMD compares samples with a sample, KSD involves a density."""
+        """The discrepancy that fits: MMD compares samples with a sample, KSD involves a
+        density.
+        """
         return "mmd" if self.kind == "samples" else "ksd"
 
     @property
     def samples(self) -> dict[str, Array]:
-        return {name: model for name, model in self.models.items() if not isinstance(model, Density)}
+        return {
+            name: model for name, model in self.models.items() if not isinstance(model, Density)
+        }
 
     def encoded(self) -> Data:
-        """The data of densities in the coordinates of the encoding; samples are encoded when they are loaded."""
+        """The data of densities in the coordinates of the encoding; samples are encoded when
+        they are loaded.
+        """
         encoding = self.encoding
         if encoding is None or encoding.scale == "none" or self.kind == "samples":
             return self
         models = {
-            name: encoded_density(model, encoding) if isinstance(model, Density) else encoding.apply(model, self.folder)
+            name: encoded_density(model, encoding)
+            if isinstance(model, Density)
+            else encoding.apply(model, self.folder)
             for name, model in self.models.items()
         }
         target = None if self.target is None else encoded_density(self.target, encoding)
-        return replace(self, reference=encoding.apply(self.reference, self.folder), models=models, target=target)
+        return replace(
+            self,
+            reference=encoding.apply(self.reference, self.folder),
+            models=models,
+            target=target,
+        )
 
     @property
     def rows(self) -> Array:
@@ -140,7 +184,9 @@ class Data:
 
     @property
     def densities(self) -> dict[str, Density]:
-        return {name: model for name, model in self.models.items() if isinstance(model, Density)}
+        return {
+            name: model for name, model in self.models.items() if isinstance(model, Density)
+        }
 
 
 def load(
@@ -163,18 +209,22 @@ def load(
     needs_densities: bool = False,
     or_likelihood: bool = False,
 ) -> Data:
-    """Check the reference and the models (a mapping of names to models, or a sequence of models).
+    """Check the reference and the models (a mapping of names to models, or a sequence of
+    models).
 
-    Named columns are matched to those of the reference by name. Models given as generators are drawn from once, with
-    the seed; `all_samples` draws from densities too. With `in_place`, samples of which some live on a CUDA device
-    become tensors there; otherwise they are copied to the host. With a `budget` all samples are mapped from files. With
-    `likelihood`, densities are evaluated themselves instead of their scores; `given` are covariates, one row for each
-    row of the reference, which they may be conditional on. With `or_likelihood` that is done where KSD cannot be used.
-    `needs_densities`: no model may be replaced by draws from it.
+    Named columns are matched to those of the reference by name. Models given as generators
+    are drawn from once, with the seed; `all_samples` draws from densities too. With
+    `in_place`, samples of which some live on a CUDA device become tensors there; otherwise
+    they are copied to the host. With a `budget` all samples are mapped from files. With
+    `likelihood`, densities are evaluated themselves instead of their scores; `given` are
+    covariates, one row for each row of the reference, which they may be conditional on. With
+    `or_likelihood` that is done where KSD cannot be used. `needs_densities`: no model may be
+    replaced by draws from it.
 
-    `scale` says how columns are scaled, by what the reference is (None: "auto" if its columns have names), `encode`
-    what they mean; a finished `encoding` is applied instead. `plain` takes rows as they are. Where there are densities,
-    `scale` is fitted to the rows of the reference, or to all draws for a target (None: `target_scale`); `Data.encoded`
+    `scale` says how columns are scaled, by what the reference is (None: "auto" if its
+    columns have names), `encode` what they mean; a finished `encoding` is applied instead.
+    `plain` takes rows as they are. Where there are densities, `scale` is fitted to the rows
+    of the reference, or to all draws for a target (None: `target_scale`); `Data.encoded`
     applies it.
     """
     named = _named(models)
@@ -182,37 +232,54 @@ def load(
         raise InputError(f"models: expected at least {fewest_models}, got {len(named)}")
     folder = None if budget is None else budget.folder
     held, of_draws = with_draws({None: reference, **named})
-    reference, named = held.pop(None), held
+    reference = held.pop(None)
+    named = held
     before: dict[str | None, Any] = dict([(None, reference), *named.items()])
     reference, named, taken = _gathered(reference, named, budget, progress)
-    in_batches = [key for key, value in ((None, reference), *named.items()) if value is not before[key]]
+    in_batches = [
+        key for key, value in ((None, reference), *named.items()) if value is not before[key]
+    ]
     if isinstance(reference, Mapping):
-        raise InputError(f"reference: expected data or a density, got a mapping; {_REFERENCE_FIRST}")
+        raise InputError(
+            f"reference: expected data or a density, got a mapping; {_REFERENCE_FIRST}"
+        )
     reference, named, notes = aligned(reference, named, encode=encode, budget=budget)
     notes += (*of_draws, *taken)
     columns = None if plain else _columns_of(reference)
     values: dict[str | None, Any] = dict([(None, reference), *named.items()])
     tables = None if plain else _tables(values, columns, budget, progress)
     if scale == "whiten" and (tables is not None or all(map(is_rows, values.values()))):
-        raise InputError('scale="whiten": belongs to densities, got samples; use "auto" or "robust"')
+        raise InputError(
+            'scale="whiten": belongs to densities, got samples; use "auto" or "robust"'
+        )
     if tables is not None:
         if budget is not None:
-            _check_budget(budget, [(len(table), len(table.columns)) for table in tables.values()])
-        encoding, rows, more = encoded_tables(tables, scale or "auto", encode or Encode(), encoding, folder)
+            _check_budget(
+                budget, [(len(table), len(table.columns)) for table in tables.values()]
+            )
+        encoding, rows, more = encoded_tables(
+            tables, scale or "auto", encode or Encode(), encoding, folder
+        )
         samples = {key: checked_rows(_argument(key), x) for key, x in rows.items()}
         return _checked(samples, {}, None, tuple(named), notes + more, None, encoding, folder)
     if encode is not None and replace(encode, drop=()) != Encode():
         raise InputError(
-            "encode: says what the columns of tables mean where all models are samples, and the reference has names of "
-            f"columns (a data frame, .csv, .parquet); leave out {way('--categorical, --missing and --metadata', 'it')}"
+            "encode: says what the columns of tables mean where all models are samples, and "
+            "the reference has names of "
+            f"columns (a data frame, .csv, .parquet); leave out "
+            f"{way('--categorical, --missing and --metadata', 'it')}"
         )
     device = device_of(values.values())
     to_rows: ToRows = as_rows
     if budget is not None:
         to_rows = cast(ToRows, partial(spilled_rows, budget=budget, progress=progress))
-    elif in_place and scale is None and device is not None and all(map(is_rows, values.values())):
+    elif (
+        in_place and scale is None and device is not None and all(map(is_rows, values.values()))
+    ):
         to_rows = partial(resident_rows, device=device)
-    samples = {key: to_rows(_argument(key), value) for key, value in values.items() if is_rows(value)}
+    samples = {
+        key: to_rows(_argument(key), value) for key, value in values.items() if is_rows(value)
+    }
     densities: dict[str, Density] = {}
     target = None if None in samples else _as_target(reference, named, samples)
     if None not in samples and target is None:
@@ -220,16 +287,26 @@ def load(
     others = {name: value for name, value in named.items() if name not in samples}
     if others:
         if target is None:
-            dim, count = samples[None].shape[1], len(samples[None])
+            dim = samples[None].shape[1]
+            count = len(samples[None])
         else:
-            # As many rows as the largest array has, or the largest of all samples under a memory budget.
-            sizes = [len(x) for k, x in samples.items() if isinstance(values[k], np.ndarray) or folder is not None]
-            dim, count, all_samples = target.dim or 1, max(sizes, default=DEFAULT_ROWS), True
+            # As many rows as the largest array has, or the largest of all samples under a
+            # memory budget.
+            sizes = [
+                len(x)
+                for k, x in samples.items()
+                if isinstance(values[k], np.ndarray) or folder is not None
+            ]
+            dim = target.dim or 1
+            count = max(sizes, default=DEFAULT_ROWS)
+            all_samples = True
         any_rows = len(others) < len(named)
         as_densities = needs_densities and target is None
         recognise = partial(adapt, likelihood=True) if likelihood else adapt
         densities, loadable, drawn = recognised_models(
-            *(others, dim, count, seed, all_samples, any_rows, progress), recognise, as_densities=as_densities
+            *(others, dim, count, seed, all_samples, any_rows, progress),
+            recognise,
+            as_densities=as_densities,
         )
         samples |= {name: to_rows(_argument(name), value) for name, value in loadable.items()}
         samples = {key: samples[key] for key in values if key in samples}
@@ -241,7 +318,8 @@ def load(
     for name, density in densities.items():
         if density.conditional and not (likelihood and covariates is not None):
             raise InputError(
-                f"model {name!r}: its log_prob takes y and covariates x; give these as given=, with "
+                f"model {name!r}: its log_prob takes y and covariates x; give these as "
+                f"given=, with "
                 'discrepancy="loglik", or a log_prob of one argument'
             )
     if likelihood and densities and len(densities) == len(named):
@@ -249,23 +327,42 @@ def load(
         return _likelihoods(samples[None], densities, covariates, notes)
     if densities or target is not None:
         if target is None:
-            data = _densities(samples, densities, tuple(named), notes, device, folder, or_likelihood=or_likelihood)
+            data = _densities(
+                samples,
+                densities,
+                tuple(named),
+                notes,
+                device,
+                folder,
+                or_likelihood=or_likelihood,
+            )
             if data.likelihood:
                 return data
         else:
-            data = _checked(samples, densities, target, tuple(named), notes, device, None, folder)
+            data = _checked(
+                samples, densities, target, tuple(named), notes, device, None, folder
+            )
             check_target(target, data.samples.values())
         if encoding is not None or plain:
             return replace(data, encoding=encoding)
         names = columns if target is None else _columns_of(next(iter(named.values())))
-        return _with_encoding(data, scale or ("none" if target is None else target_scale), names)
+        return _with_encoding(
+            data, scale or ("none" if target is None else target_scale), names
+        )
     if encoding is None and not plain:
         encoding = _fitted(samples, scale, columns)
     if encoding is not None:
         _check_width(samples, len(encoding.columns))
-        samples = {key: checked_rows(_argument(key), encoding.apply(rows, folder)) for key, rows in samples.items()}
+        samples = {
+            key: checked_rows(_argument(key), encoding.apply(rows, folder))
+            for key, rows in samples.items()
+        }
     data = _checked(samples, densities, target, tuple(named), notes, device, encoding, folder)
-    return data if plain or encoding is not None else replace(data, unscaled=uneven_columns(data.reference))
+    return (
+        data
+        if plain or encoding is not None
+        else replace(data, unscaled=uneven_columns(data.reference))
+    )
 
 
 def _gathered(
@@ -274,7 +371,9 @@ def _gathered(
     budget: Budget | None,
     progress: Progress | None,
 ) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
-    """The reference and the models, those that arrive in batches as rows, and notes about them."""
+    """The reference and the models, those that arrive in batches as rows, and notes about
+    them.
+    """
     found: dict[Any, Any] = {}
     notes: list[str] = []
     for key, value in [(None, reference), *named.items()]:
@@ -286,13 +385,17 @@ def _gathered(
 
 
 def _check_budget(budget: Budget, shapes: Sequence[tuple[int, int]]) -> None:
-    """Refuse a budget too small for the checks: two keys for every row, and the rows for the median distance.
+    """Refuse a budget too small for the checks: two keys for every row, and the rows for the
+    median distance.
 
-    What is kept later, by the complete estimate of samples, is known in detail when the estimator is.
+    What is kept later, by the complete estimate of samples, is known in detail when the
+    estimator is.
     """
     n, *lengths = (rows for rows, _ in shapes)
     later = 16 * (n + max(lengths, default=0)) + 48 * (len(lengths) * n + sum(lengths))
-    budget.working(24 * (n + sum(lengths)), _CHECK_BYTES + _MEDIAN_ROWS * 8 * shapes[0][1], later)
+    budget.working(
+        24 * (n + sum(lengths)), _CHECK_BYTES + _MEDIAN_ROWS * 8 * shapes[0][1], later
+    )
 
 
 def _tables(
@@ -301,13 +404,16 @@ def _tables(
     budget: Budget | None,
     progress: Progress | None,
 ) -> dict[str | None, Table] | None:
-    """The reference and the models as tables, if the reference is one and no model has to be drawn from first."""
+    """The reference and the models as tables, if the reference is one and no model has to be
+    drawn from first.
+    """
     if columns is None or not all(map(is_rows, values.values())):
         return None
     folder: Path | None = None
     to_rows: ToRows = as_rows
     if budget is not None:
-        folder, to_rows = budget.folder, cast(ToRows, partial(spilled_rows, budget=budget, progress=progress))
+        folder = budget.folder
+        to_rows = cast(ToRows, partial(spilled_rows, budget=budget, progress=progress))
         if len(columns) > _MOST_STORED:
             return None
         # What is too little for any number of rows is refused before they are read.
@@ -324,14 +430,18 @@ def _tables(
         if table is None:
             table = table_of(_argument(key), to_rows(where, value), folder)
         if len(table.columns) != len(columns):
-            came = f"expected {len(columns)} columns like the reference, got {len(table.columns)}"
+            came = (
+                f"expected {len(columns)} columns like the reference, got {len(table.columns)}"
+            )
             raise InputError(f"{table.source}: {came}")
         tables[key] = table.renamed(columns)
     return tables
 
 
 def _columns_of(value: Any) -> Names | None:
-    """The names of the columns in use, which differ from each other; those of a file may have been selected."""
+    """The names of the columns in use, which differ from each other; those of a file may
+    have been selected.
+    """
     file = as_file(value)
     if file is None or file.columns is None:
         return _names(value, None)
@@ -343,16 +453,24 @@ def _columns_of(value: Any) -> Names | None:
 
 
 def _with_encoding(data: Data, scale: Scale, names: Names | None) -> Data:
-    """The data of densities with the encoding of their rows; None for rows as they are whose columns have no names."""
+    """The data of densities with the encoding of their rows; None for rows as they are whose
+    columns have no names.
+    """
     rows = [data.reference] if data.target is None else list(data.samples.values())
     names = names if names is not None and len(names) == rows[0].shape[1] else None
     if scale == "none":
-        return data if names is None else replace(data, encoding=fit_rows(rows[0], scale, names))
+        return (
+            data if names is None else replace(data, encoding=fit_rows(rows[0], scale, names))
+        )
     encoding, note = density_encoding(rows, scale, names)
-    return replace(data, encoding=encoding, warnings=(*data.warnings, *((note,) if note else ())))
+    return replace(
+        data, encoding=encoding, warnings=(*data.warnings, *((note,) if note else ()))
+    )
 
 
-def _fitted(samples: Mapping[str | None, Array], scale: Scale | None, columns: Names | None) -> Encoding | None:
+def _fitted(
+    samples: Mapping[str | None, Array], scale: Scale | None, columns: Names | None
+) -> Encoding | None:
     """The encoding of the reference's columns; None for plain arrays without a scale."""
     width = samples[None].shape[1]
     names = columns if columns is not None and len(columns) == width else None
@@ -371,8 +489,11 @@ def _densities(
     *,
     or_likelihood: bool,
 ) -> Data:
-    """Densities to be compared by KSD, or by their log densities where KSD cannot be used and nobody asked for it."""
-    places, rows = ends(densities, samples[None]), samples[None]
+    """Densities to be compared by KSD, or by their log densities where KSD cannot be used
+    and nobody asked for it.
+    """
+    places = ends(densities, samples[None])
+    rows = samples[None]
     or_likelihood = or_likelihood and all(density.normalised for density in densities.values())
     if places and not or_likelihood:
         raise refusal(densities, places)
@@ -387,22 +508,36 @@ def _densities(
 
 
 def _likelihoods(
-    rows: Array, densities: Mapping[str, Density], covariates: Array | None, notes: tuple[str, ...]
+    rows: Array,
+    densities: Mapping[str, Density],
+    covariates: Array | None,
+    notes: tuple[str, ...],
 ) -> Data:
-    """Densities to be compared by their log densities at the rows; copies and impossible models are set aside."""
-    names, count = list(densities), 0
+    """Densities to be compared by their log densities at the rows; copies and impossible
+    models are set aside.
+    """
+    names = list(densities)
+    count = 0
     if covariates is not None:
         if len(covariates) != len(rows):
-            raise InputError(f"given: expected {len(rows)} rows like the reference, got {len(covariates)}")
-        densities = {name: density.on_joined(rows.shape[1]) for name, density in densities.items()}
-        rows, count = np.hstack([rows, covariates]), covariates.shape[1]
+            raise InputError(
+                f"given: expected {len(rows)} rows like the reference, got {len(covariates)}"
+            )
+        densities = {
+            name: density.on_joined(rows.shape[1]) for name, density in densities.items()
+        }
+        rows = np.hstack([rows, covariates])
+        count = covariates.shape[1]
     log_probs = log_densities(rows, densities)
-    impossible, copies = impossible_models(log_probs, names, rows), likelihood_copies(log_probs, names)
+    impossible = impossible_models(log_probs, names, rows)
+    copies = likelihood_copies(log_probs, names)
     distinct = [name not in copies for name in names]
     originals = [name for name in names if name not in copies]
     notes += tuple(likelihood_notes(log_probs[:, distinct], originals, densities, rows))
     kept: dict[str, Array | Density] = {
-        name: density for name, density in densities.items() if name not in copies and name not in impossible
+        name: density
+        for name, density in densities.items()
+        if name not in copies and name not in impossible
     }
     return Data(
         *(rows, kept, tuple(names), copies, notes),
@@ -423,13 +558,22 @@ def _checked(
     encoding: Encoding | None,
     folder: Path | None,
 ) -> Data:
-    """Check the dimensions, collapse copies and collect notes; the reference, unless it is a target, is under None."""
+    """Check the dimensions, collapse copies and collect notes; the reference, unless it is a
+    target, is under None.
+    """
     rows = {name: x for name, x in samples.items() if name is not None}
-    dim = target.dim if target is not None and target.dim is not None else next(iter(samples.values())).shape[1]
+    dim = (
+        target.dim
+        if target is not None and target.dim is not None
+        else next(iter(samples.values())).shape[1]
+    )
     _check_width(rows, dim)
     first = next(iter(samples.values()))[:1]
     if all((x[part] == first).all() for x in samples.values() for part in parts(x.shape)):
-        raise InputError("reference and models: expected at least two distinct rows, but all pooled rows coincide")
+        raise InputError(
+            "reference and models: expected at least two distinct rows, but all "
+            "pooled rows coincide"
+        )
     prints = fingerprints(samples)
     copies = sample_copies(rows, prints)
     if densities:
@@ -440,8 +584,10 @@ def _checked(
         notes += _constant_columns(samples[None], "the reference", encoding)
         shared = rows_in_common(samples[None], distinct, prints)
         notes += tuple(
-            f"{count} of {len(rows[name])} rows of {name!r} also occur in the reference: if the model has seen these "
-            "data, then its discrepancy is too small; compare on data that no model was fitted to"
+            f"{count} of {len(rows[name])} rows of {name!r} also occur in the reference: if "
+            f"the model has seen these "
+            "data, then its discrepancy is too small; compare on data that no model was "
+            "fitted to"
             for name, count in shared.items()
         )
     else:
@@ -449,13 +595,23 @@ def _checked(
             notes += _constant_columns(x, f"model {name!r}")
     notes += tuple(reordered_copies(distinct, prints))
     if densities:
-        notes += tuple(score_notes(samples[None], {k: model for k, model in densities.items() if k not in copies}))
+        notes += tuple(
+            score_notes(
+                samples[None], {k: model for k, model in densities.items() if k not in copies}
+            )
+        )
         # Copies are included: their scores are the same, and their densities need not be.
         notes += unseen_heights(densities, samples[None])
     elif target is not None:
         with naming("reference"):
-            notes += tuple(f"reference: {note}" for note in target.notes(next(iter(distinct.values()))))
-    kept = {name: densities[name] if name in densities else rows[name] for name in names if name not in copies}
+            notes += tuple(
+                f"reference: {note}" for note in target.notes(next(iter(distinct.values())))
+            )
+    kept = {
+        name: densities[name] if name in densities else rows[name]
+        for name in names
+        if name not in copies
+    }
     reference = samples[None] if target is None else np.empty((0, dim))
     digests = {name: print_.digest for name, print_ in prints.items()}
     atoms = target is None and prints[None].atoms
@@ -469,23 +625,35 @@ def _checked(
 def _check_width(samples: Mapping[Any, Array], width: int) -> None:
     for key, x in samples.items():
         if x.shape[1] != width:
-            raise InputError(f"{_argument(key)}: expected {width} columns like the reference, got {x.shape[1]}")
+            raise InputError(
+                f"{_argument(key)}: expected {width} columns like the reference, "
+                f"got {x.shape[1]}"
+            )
 
 
 def _refuse_flat(batches: Mapping[Any, Array], samples: Mapping[Any, Array]) -> None:
-    """Refuse a sample from batches of one dimension, of which every number is a row, where others have columns."""
+    """Refuse a sample from batches of one dimension, of which every number is a row, where
+    others have columns.
+    """
     width = max(x.shape[1] for x in samples.values())
     for key in (key for key, x in batches.items() if x.shape[1] == 1 < width):
         raise InputError(
-            f"{_argument(key)}: expected batches of rows with {width} columns, got batches whose numbers are rows of "
+            f"{_argument(key)}: expected batches of rows with {width} columns, got batches "
+            f"whose numbers are rows of "
             f"one column; yield arrays of shape (n, {width})"
         )
 
 
 def is_rows(value: Any) -> bool:
-    """True for a sample (rows or a file of rows), and not for something from which rows are drawn."""
+    """True for a sample (rows or a file of rows), and not for something from which rows are
+    drawn.
+    """
     types = (np.ndarray, str, os.PathLike, list, tuple, Sample, FileRows, Table)
-    return isinstance(value, types) or hasattr(value, "__array__") or frame_names(value) is not None
+    return (
+        isinstance(value, types)
+        or hasattr(value, "__array__")
+        or frame_names(value) is not None
+    )
 
 
 def require_rows(what: str, count: int, fewest: int, why: str) -> None:
@@ -529,9 +697,15 @@ def _named(models: Any) -> dict[str, Any]:
         file = as_file(model)
         # A file name need not be valid text; the name of a model must be.
         name = "" if file is None else name_of(file.source)
-        name = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") if name.strip() else f"m{k}"
+        name = (
+            name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+            if name.strip()
+            else f"m{k}"
+        )
         if name in named:
-            raise InputError(f"models: two are called {name!r}; give a mapping of different names to models")
+            raise InputError(
+                f"models: two are called {name!r}; give a mapping of different names to models"
+            )
         named[name] = model
     return named
 
@@ -539,11 +713,17 @@ def _named(models: Any) -> dict[str, Any]:
 def _argument(name: str | None, value: Any = None) -> str:
     """The value as errors name it: by its file if it is one, else by its argument."""
     file = None if value is None else as_file(value)
-    return file.source if file is not None else "reference" if name is None else f"model {name!r}"
+    return (
+        file.source if file is not None else "reference" if name is None else f"model {name!r}"
+    )
 
 
-def _as_target(reference: Any, named: Mapping[str, Any], samples: Mapping[str | None, Array]) -> Density | None:
-    """The reference as a density, if it is one, with as many columns as the models have; no model may be one too."""
+def _as_target(
+    reference: Any, named: Mapping[str, Any], samples: Mapping[str | None, Array]
+) -> Density | None:
+    """The reference as a density, if it is one, with as many columns as the models have; no
+    model may be one too.
+    """
     target = reference if isinstance(reference, Density) else None
     if target is None:
         rows = next(iter(samples.values()), None)
@@ -552,12 +732,17 @@ def _as_target(reference: Any, named: Mapping[str, Any], samples: Mapping[str | 
             target = adapt(reference, dim)
     density = next((name for name, model in named.items() if isinstance(model, Density)), None)
     if target is not None and density is not None:
-        reason = "the reference is a density too, and two densities cannot be compared without samples"
+        reason = (
+            "the reference is a density too, and two densities cannot be compared "
+            "without samples"
+        )
         raise InputError(f"model {density!r}: expected a sample, got a Density; {reason}")
     return target
 
 
-def _constant_columns(rows: Array, where: str, encoding: Encoding | None = None) -> tuple[str, ...]:
+def _constant_columns(
+    rows: Array, where: str, encoding: Encoding | None = None
+) -> tuple[str, ...]:
     first = rows[:1]
     constant = (first == first).all(axis=0)
     for part in parts(rows.shape):
@@ -567,12 +752,24 @@ def _constant_columns(rows: Array, where: str, encoding: Encoding | None = None)
     if encoding is not None:
         # A level or a flag may well be the same in all rows.
         columns = zip(encoding.columns, encoding.slices, strict=True)
-        names = [column.name for column, at in columns if column.kind != "category" and constant[at.start]]
+        names = [
+            column.name
+            for column, at in columns
+            if column.kind != "category" and constant[at.start]
+        ]
         return (
-            (f"{listed(names, quote=repr)} {'is' if len(names) == 1 else 'are'} constant in {where}",) if names else ()
+            (
+                f"{listed(names, quote=repr)} {'is' if len(names) == 1 else 'are'} constant "
+                f"in {where}",
+            )
+            if names
+            else ()
         )
     count = int(constant.sum())
-    return (f"{count} of {rows.shape[1]} columns {'is' if count == 1 else 'are'} constant in {where}",)
+    return (
+        f"{count} of {rows.shape[1]} columns {'is' if count == 1 else 'are'} constant "
+        f"in {where}",
+    )
 
 
 def aligned(
@@ -582,11 +779,13 @@ def aligned(
     encode: Encode | None = None,
     budget: Budget | None = None,
 ) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
-    """The reference and the models with columns of the same name in the same position, and notes on what was changed.
+    """The reference and the models with columns of the same name in the same position, and
+    notes on what was changed.
 
-    Data frames have names, and so have files with a header unless columns of them were selected. Anything else is
-    matched by position, and so are names that only count. `columns` gives, for some files (the reference under None),
-    the positions of the columns to use. Columns called as in `encode.drop` are left out of all of them, and so are
+    Data frames have names, and so have files with a header unless columns of them were
+    selected. Anything else is matched by position, and so are names that only count.
+    `columns` gives, for some files (the reference under None), the positions of the columns
+    to use. Columns called as in `encode.drop` are left out of all of them, and so are
     columns that a model lacks and that say nothing of a distribution.
     """
     values: dict[str | None, Any] = dict([(None, reference), *models.items()])
@@ -595,7 +794,14 @@ def aligned(
     encode = encode or Encode()
     columns = {**(columns or {})}
     names = {key: _names(value, columns.get(key)) for key, value in values.items()}
-    unknown = next((name for name in encode.drop if not any(name in some for some in names.values() if some)), None)
+    unknown = next(
+        (
+            name
+            for name in encode.drop
+            if not any(name in some for some in names.values() if some)
+        ),
+        None,
+    )
     if unknown is not None:
         reason = "which no sample has, or not beside a choice of columns"
         raise InputError(f"drop: expected the name of a column, got {unknown!r}, {reason}")
@@ -616,10 +822,15 @@ def aligned(
     orders = {key: _order(key, value, names[key], names[None]) for key, value in values.items()}
     taken = {key: _taken(value, columns.get(key), orders[key]) for key, value in values.items()}
     moved = [str(key) for key, order in orders.items() if order is not None]
-    reference, models = taken[None], {name: taken[name] for name in models}
+    reference = taken[None]
+    models = {name: taken[name] for name in models}
     if moved:
         shown = listed(moved, most=8, quote=repr)
-        notes = (f"columns of {shown} were matched to those of the reference by name, not by position", *notes)
+        notes = (
+            f"columns of {shown} were matched to those of the reference by name, not "
+            f"by position",
+            *notes,
+        )
     return reference, models, notes
 
 
@@ -630,9 +841,11 @@ def _unmatched(
     encode: Encode,
     budget: Budget | None,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The columns that only some samples have and that no comparison needs, and notes about them.
+    """The columns that only some samples have and that no comparison needs, and notes about
+    them.
 
-    These are row numbers that only a model has, and what a model lacks of the columns that the reference leaves out.
+    These are row numbers that only a model has, and what a model lacks of the columns that
+    the reference leaves out.
     """
     expected = names[None] or []
     only: dict[str, list[str]] = {}
@@ -646,20 +859,31 @@ def _unmatched(
         return (), ()
     notes = []
     for name, some in sorted(only.items()):
-        notes.append(f"{name!r} of {listed(some, quote=repr)} not in the reference, and left out")
+        notes.append(
+            f"{name!r} of {listed(some, quote=repr)} not in the reference, and left out"
+        )
     reasons: dict[str, str] = {}
-    reference = _taken(values[None], columns, [k for k, name in enumerate(expected) if name in lacking])
+    reference = _taken(
+        values[None], columns, [k for k, name in enumerate(expected) if name in lacking]
+    )
     if lacking:
         reference = reference.x if isinstance(reference, Sample) else reference
         table = read_table(_argument(None, reference), reference, budget)
-        reasons = {} if table is None else fitted_columns(table, "auto", encode.kinds(expected))[1]
+        reasons = (
+            {} if table is None else fitted_columns(table, "auto", encode.kinds(expected))[1]
+        )
     for name, why in reasons.items():
-        notes.append(f"{name!r} is missing in {listed(lacking[name], quote=repr)}, and left out of all ({why})")
+        notes.append(
+            f"{name!r} is missing in {listed(lacking[name], quote=repr)}, and left "
+            f"out of all ({why})"
+        )
     return (*only, *reasons), tuple(notes)
 
 
 def _names(value: Any, columns: Positions | None) -> Names | None:
-    """The names of the columns in use; None if they have none, if some repeat, or if a file's columns were selected."""
+    """The names of the columns in use; None if they have none, if some repeat, or if a
+    file's columns were selected.
+    """
     if isinstance(value, Sample):
         return _names(value.x, columns)
     if isinstance(value, Table):
@@ -670,22 +894,33 @@ def _names(value: Any, columns: Positions | None) -> Names | None:
     names = frame_names(value) if file is None else read_names(file.source)
     if names is None:
         return None
-    names = [name.strip() for name in (names if columns is None else [names[k] for k in columns])]
+    names = [
+        name.strip() for name in (names if columns is None else [names[k] for k in columns])
+    ]
     return names if len(set(names)) == len(names) else None
 
 
-def _order(key: str | None, value: Any, names: Names | None, expected: Names | None) -> Positions | None:
-    """The position of each expected name among the names; None if all columns stay where they are."""
+def _order(
+    key: str | None, value: Any, names: Names | None, expected: Names | None
+) -> Positions | None:
+    """The position of each expected name among the names; None if all columns stay where
+    they are.
+    """
     if names is None or expected is None or names == expected:
         return None
     if set(names) == set(expected):
         position = {name: k for k, name in enumerate(names)}
         return [position[name] for name in expected]
     # The names that pandas and polars give to columns without names.
-    counting = [[f"{word}{k}" for k in range(len(some))] for word in ("", "column_") for some in (names, expected)]
+    counting = [
+        [f"{word}{k}" for k in range(len(some))]
+        for word in ("", "column_")
+        for some in (names, expected)
+    ]
     if names in counting or expected in counting:
         return None
-    missing, extra = [name for name in expected if name not in names], [name for name in names if name not in expected]
+    missing = [name for name in expected if name not in names]
+    extra = [name for name in names if name not in expected]
     differences = ", ".join(
         f"{listed([name[:_LONGEST_NAME] for name in some], most=_MOST_NAMES, quote=repr)} {what}"
         for what, some in (("missing", missing), ("extra", extra))
@@ -693,26 +928,34 @@ def _order(key: str | None, value: Any, names: Names | None, expected: Names | N
     )
     hint = separator_hint(names) or separator_hint(expected)
     raise InputError(
-        f"{_argument(key, value)}: expected the reference's columns, got {differences}{hint}; rename them, or leave "
+        f"{_argument(key, value)}: expected the reference's columns, got {differences}{hint}; "
+        f"rename them, or leave "
         f"them out ({drop_option([*missing, *extra])})"
     )
 
 
-def _refuse_two_orders(values: Mapping[str | None, Any], names: Mapping[str | None, Names | None]) -> None:
-    """Refuse models with the same names in different orders: matched by position, one of them is certainly wrong."""
+def _refuse_two_orders(
+    values: Mapping[str | None, Any], names: Mapping[str | None, Names | None]
+) -> None:
+    """Refuse models with the same names in different orders: matched by position, one of
+    them is certainly wrong.
+    """
     named = {key: columns for key, columns in names.items() if columns is not None}
     first = next(iter(named), None)
     for key, columns in named.items():
         if columns != named[first] and set(columns) == set(named[first]):
             here, there = (_argument(name, values[name]) for name in (key, first))
             raise InputError(
-                f"{here}: has the columns of {there} in another order, and the reference has no names to show which is "
+                f"{here}: has the columns of {there} in another order, and the reference has "
+                f"no names to show which is "
                 "right; give the reference names, or all models one order"
             )
 
 
 def _taken(value: Any, columns: Positions | None, order: Positions | None) -> Any:
-    positions = columns if order is None else order if columns is None else [columns[k] for k in order]
+    positions = (
+        columns if order is None else order if columns is None else [columns[k] for k in order]
+    )
     if positions is None:
         return value
     if isinstance(value, Sample):

@@ -1,4 +1,6 @@
-"""Which scores are better, told by the name of the metric: one table of names for tables, logs and monitors."""
+"""Which scores are better, told by the name of the metric: one table of names for tables,
+logs and monitors.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +8,36 @@ import re
 
 from relfit.util.errors import InputError
 
-# Metrics that are better when larger: those whose values may be negative, and those whose values are not.
+# Metrics that are better when larger: those whose values may be negative, and those whose
+# values are not.
 _LARGER_SIGNED = (
-    "score rating reward utility win elpd elppd lpd lppd likelihood loglik loglikelihood logprob r2 mcc kappa comet "
+    "score rating reward utility win elpd elppd lpd lppd likelihood loglik loglikelihood "
+    "logprob r2 mcc kappa comet "
     "bleurt ssim"
 )
 _LARGER = (
-    "acc accuracy accuracies match em f1 f2 fbeta precision recall auc auroc auprc ndcg mrr hit bleu chrf rouge meteor "
-    "bertscore jaccard iou dice psnr correct correctness pass passed solved success winrate quality"
+    "acc accuracy accuracies match em f1 f2 fbeta precision recall auc auroc auprc ndcg mrr "
+    "hit bleu chrf rouge meteor "
+    "bertscore jaccard iou dice psnr correct correctness pass passed solved success "
+    "winrate quality"
 )
 _SMALLER_SIGNED = "loss losses nll nlpd cost deviance aic bic regret"
 _SMALLER = (
-    "error err rmse mae mse mape smape wape mase wis crps pinball brier perplexity ppl bpb bpc bpd latency runtime "
-    "time seconds duration wer cer ter fid lpips distance divergence wrong incorrect mistake mismatch fail failed "
+    "error err rmse mae mse mape smape wape mase wis crps pinball brier perplexity ppl bpb "
+    "bpc bpd latency runtime "
+    "time seconds duration wer cer ter fid lpips distance divergence wrong incorrect mistake "
+    "mismatch fail failed "
     "failure toxicity"
 )
 # Pairs of words that mean something else than each of them; None is either.
 _PAIRS = {
-    **dict.fromkeys([(rule, "score") for rule in ("brier", "crps", "wis", "interval", "energy", "quantile")], False),
+    **dict.fromkeys(
+        [
+            (rule, "score")
+            for rule in ("brier", "crps", "wis", "interval", "energy", "quantile")
+        ],
+        False,
+    ),
     **dict.fromkeys([(rule, "score") for rule in ("log", "logarithmic", "z", "t")], None),
     **dict.fromkeys([("log", "prob"), ("log", "lik")], True),
     **dict.fromkeys([("per", "byte"), ("per", "dim"), ("per", "character")], False),
@@ -34,7 +48,10 @@ _UNCLEAR = {
     *("drop", "gap", "delta", "diff", "difference", "std", "stderr", "sd", "variance"),
 }
 # A minus before the metric, or 1 minus it.
-_MINUS = re.compile(r"\s*((neg|minus|negative(?=[ _-]log))(?=[^a-z])|[-−]|(?P<rest>1[ _]*[-−]|(1|one)[ _]minus))")
+_MINUS = re.compile(
+    r"\s*((neg|minus|negative(?=[ _-]log))(?=[^a-z])|[-−]|(?P<rest>1[ "
+    r"_]*[-−]|(1|one)[ _]minus))"
+)
 _WORDS = {
     word: (larger, signed)
     for words, larger, signed in (
@@ -48,20 +65,27 @@ _WORDS = {
 
 
 def known_direction(metric: str) -> bool | None:
-    """True if the metric is known to be better when larger, False if when smaller, None if that is not known.
+    """True if the metric is known to be better when larger, False if when smaller, None if
+    that is not known.
 
-    Words inside the name count, a leading ``neg_`` turns them round, and words that contradict each other tell nothing.
+    Words inside the name count, a leading ``neg_`` turns them round, and words that
+    contradict each other tell nothing.
 
-    >>> [known_direction(name) for name in ("acc_norm,none", "valLoss", "neg_mean_squared_error", "score_error")]
+    >>> [
+    ...     known_direction(name)
+    ...     for name in ("acc_norm,none", "valLoss", "neg_mean_squared_error", "score_error")
+    ... ]
     [True, False, True, None]
     """
     return _read(metric)[0]
 
 
 def told_direction(metric: str | None, low: float, high: float) -> tuple[bool | None, str]:
-    """The direction that the name of the scores tells, and a note; or None, and why it is not known.
+    """The direction that the name of the scores tells, and a note; or None, and why it is
+    not known.
 
-    `low` and `high` are the smallest and the largest score: an accuracy or a mean squared error below 0 is none.
+    `low` and `high` are the smallest and the largest score: an accuracy or a mean squared
+    error below 0 is none.
 
     >>> told_direction("accuracy", 0.0, 1.0)
     (True, 'accuracy: higher is better, by its name')
@@ -83,13 +107,16 @@ def told_direction(metric: str | None, low: float, high: float) -> tuple[bool | 
 def direction_needed(why: str) -> InputError:
     """The error where no name and no log tells which scores are better."""
     return InputError(
-        f"higher_is_better: expected a direction, because {why}; pass higher_is_better=True if larger scores are "
+        f"higher_is_better: expected a direction, because {why}; pass higher_is_better=True "
+        f"if larger scores are "
         "better, or higher_is_better=False if smaller scores are"
     )
 
 
 def _read(metric: str) -> tuple[bool | None, bool, bool]:
-    """The direction, whether values may have either sign, and whether the name begins with a minus."""
+    """The direction, whether values may have either sign, and whether the name begins with a
+    minus.
+    """
     if " and " in metric or ", " in metric:  # several metrics
         return None, True, False
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", metric.partition(",")[0]).lower()
@@ -97,7 +124,9 @@ def _read(metric: str) -> tuple[bool | None, bool, bool]:
     words = re.findall(r"[a-z]+[0-9]*", name[minus.end() :] if minus else name)
     rest = minus is not None and minus["rest"] is not None
     # 1-shot accuracy is not 1 minus the accuracy.
-    found: list[tuple[bool | None, bool]] = [(None, True)] if rest and words and words[0] not in _WORDS else []
+    found: list[tuple[bool | None, bool]] = (
+        [(None, True)] if rest and words and words[0] not in _WORDS else []
+    )
     while words:
         pair = tuple(words[:2])
         if pair in _PAIRS:

@@ -1,4 +1,6 @@
-"""What a model can be: a sample of rows, or a density known through its score; and scores of densities at rows."""
+"""What a model can be: a sample of rows, or a density known through its score; and scores of
+densities at rows.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ Floats = NDArray[np.floating[Any]]
 # A function of (n, rng) that returns n new rows.
 Draw = Callable[[int, np.random.Generator], Any]
 
-# The number of rows at which scores are evaluated at once, so that a model's own temporary arrays stay bounded.
+# The number of rows at which scores are evaluated at once, so that a model's own temporary
+# arrays stay bounded.
 SCORE_BATCH = 65_536
 # Products of two scores, and sums of them, must stay within float64.
 LARGEST_SCORE = 1e100
@@ -32,7 +35,8 @@ LARGEST_SCORE = 1e100
 _MOST_EXPLAINED = 1000
 # The number of rows at which the error of finite differences is estimated.
 _ERROR_ROWS = 64
-# Scores are first compared at this many rows; only pairs that agree there are compared at all rows.
+# Scores are first compared at this many rows; only pairs that agree there are compared at all
+# rows.
 _COMPARED_ROWS = 256
 _POSITIVE = "KSD needs a positive density wherever there are data"
 
@@ -52,20 +56,22 @@ class Sample:
 class Density:
     """A model given by a density known up to a constant.
 
-    Args:
-        score: function from rows (n, d) to the gradient of the log density at each row (n, d).
-        log_prob: function from rows (n, d) to log densities (n,), up to a constant. Without `score` its gradient is
-            taken: by `autodiff`, or else by finite differences (4d evaluations per row), which the result then says,
-            with an estimate of their error.
-        dim: the number of columns d; if given, it is checked against the data.
-        autodiff: "torch" or "jax" if the functions take and return arrays of that library; log_prob is then
-            differentiated by it. None is NumPy. Torch modules and `jax.jit` functions are recognised without it.
-        normalised: True if exp(log_prob) integrates to 1, as the log-likelihood needs it; False if a constant is
-            missing; None if that is not known.
-        support: where the density is positive, as the adapters of other libraries declare it; None to search for it.
+    Args: score: function from rows (n, d) to the gradient of the log density at each row (n,
+        d). log_prob: function from rows (n, d) to log densities (n,), up to a constant.
+        Without `score` its gradient is taken: by `autodiff`, or else by finite differences
+        (4d evaluations per row), which the result then says, with an estimate of their
+        error.
+        dim: the number of columns d; if given, it is checked against the data. autodiff:
+        "torch" or "jax" if the functions take and return arrays of that library; log_prob is
+        then differentiated by it. None is NumPy. Torch modules and `jax.jit` functions are
+        recognised without it.
+        normalised: True if exp(log_prob) integrates to 1, as the log-likelihood needs it;
+            False if a constant is missing; None if that is not known.
+        support: where the density is positive, as the adapters of other libraries declare it;
+            None to search for it.
 
-    A density of y given covariates x has a log_prob of two arguments, y (n, d) and x (n, p): the log-likelihood takes
-    the covariates as ``compare(..., given=x)``.
+    A density of y given covariates x has a log_prob of two arguments, y (n, d) and x (n, p):
+    the log-likelihood takes the covariates as ``compare(..., given=x)``.
 
     >>> standard_normal = Density(score=lambda x: -x, dim=2)
     >>> standard_normal.scores(np.array([[1.0, 2.0]]))
@@ -84,13 +90,25 @@ class Density:
             raise InputError("Density: expected score= or log_prob=, got neither")
         for name, function in (("score", self.score), ("log_prob", self.log_prob)):
             if function is not None and not callable(function):
-                raise InputError(f"Density: expected {name} to be callable, got {type(function).__name__}")
-        if self.dim is not None and (not isinstance(self.dim, int | np.integer) or self.dim < 1):
-            raise InputError(f"Density: expected dim to be a positive whole number, got {self.dim!r}")
+                raise InputError(
+                    f"Density: expected {name} to be callable, got {type(function).__name__}"
+                )
+        if self.dim is not None and (
+            not isinstance(self.dim, int | np.integer) or self.dim < 1
+        ):
+            raise InputError(
+                f"Density: expected dim to be a positive whole number, got {self.dim!r}"
+            )
         if self.autodiff not in (None, *LIBRARIES):
-            raise InputError(f'Density: expected autodiff to be "torch", "jax" or None, got {self.autodiff!r}')
+            raise InputError(
+                f'Density: expected autodiff to be "torch", "jax" or None, got '
+                f"{self.autodiff!r}"
+            )
         if not (self.normalised is None or isinstance(self.normalised, bool | np.bool_)):
-            raise InputError(f"Density: expected normalised to be True, False or None, got {self.normalised!r}")
+            raise InputError(
+                f"Density: expected normalised to be True, False or None, got "
+                f"{self.normalised!r}"
+            )
 
     def scores(self, x: Array) -> Array:
         """The gradient of the log density at every row of x (n, d)."""
@@ -99,30 +117,48 @@ class Density:
         return scores
 
     def raw_scores(self, x: Array) -> Floats:
-        """`scores` in the precision in which they were computed, including NaN and infinities."""
-        # Each batch is a copy: a function that works in place must not change the data of the other models.
-        return np.concatenate([real("score", self._score_function(rows.copy()), rows.shape) for rows in _batches(x)])
+        """`scores` in the precision in which they were computed, including NaN and
+        infinities.
+        """
+        # Each batch is a copy: a function that works in place must not change the data of the
+        # other models.
+        return np.concatenate(
+            [
+                real("score", self._score_function(rows.copy()), rows.shape)
+                for rows in _batches(x)
+            ]
+        )
 
     def log_probs(self, x: Array) -> Floats:
-        """The log density at every row of x (n,), up to a constant, in its own precision; −inf outside the support."""
+        """The log density at every row of x (n,), up to a constant, in its own precision;
+        −inf outside the support.
+        """
         if self._log_prob_function is None:
             raise InputError("Density: expected log_prob=, got a score only")
         function = self._log_prob_function
-        return np.concatenate([real("log_prob", function(rows.copy()), (len(rows),)) for rows in _batches(x)])
+        return np.concatenate(
+            [real("log_prob", function(rows.copy()), (len(rows),)) for rows in _batches(x)]
+        )
 
     def notes(self, x: Array) -> tuple[str, ...]:
-        """What a reader should know about the scores at x; refuses data at which the log density is not finite."""
+        """What a reader should know about the scores at x; refuses data at which the log
+        density is not finite.
+        """
         if self.log_prob is not None:
             log_probs = self.log_probs(x)
             bad = ~np.isfinite(log_probs)
             if bad.any():
                 raise OutsideSupport(
-                    f"log_prob: expected finite values, got {log_probs[bad][0]:g} at {count_rows(bad, x)}; {_POSITIVE}"
+                    f"log_prob: expected finite values, got {log_probs[bad][0]:g} at "
+                    f"{count_rows(bad, x)}; {_POSITIVE}"
                 )
         rows = x[:: max(1, len(x) // _ERROR_ROWS)]
         if self.by_finite_differences:
             error = finite_error(self.log_probs, rows)
-            return (f"scores by finite differences of log_prob, off by about {error:.0e} of the typical score",)
+            return (
+                f"scores by finite differences of log_prob, off by about {error:.0e} of "
+                f"the typical score",
+            )
         dtype = self.raw_scores(rows[:1]).dtype
         if dtype.itemsize >= 8:
             return ()
@@ -134,17 +170,24 @@ class Density:
         return self.log_prob is not None and required_arguments(self.log_prob) == 2
 
     def on_joined(self, dim: int) -> Density:
-        """The density as a function of rows (y, x): the first `dim` columns are y, the others its covariates."""
-        function, conditional = self.log_prob, self.conditional
+        """The density as a function of rows (y, x): the first `dim` columns are y, the
+        others its covariates.
+        """
+        function = self.log_prob
+        conditional = self.conditional
         if function is None:
             return self
 
         def log_prob(rows: Any) -> Any:
-            y, x = rows[..., :dim], rows[..., dim:]
+            y = rows[..., :dim]
+            x = rows[..., dim:]
             return function(y, x) if conditional else function(y)
 
         return Density(
-            log_prob=log_prob, autodiff=self._library(function), normalised=self.normalised, support=self.support
+            log_prob=log_prob,
+            autodiff=self._library(function),
+            normalised=self.normalised,
+            support=self.support,
         )
 
     @property
@@ -161,7 +204,11 @@ class Density:
 
     @cached_property
     def _log_prob_function(self) -> Callable[[Array], Any] | None:
-        return None if self.log_prob is None else values(self.log_prob, self._library(self.log_prob))
+        return (
+            None
+            if self.log_prob is None
+            else values(self.log_prob, self._library(self.log_prob))
+        )
 
     def _library(self, function: Any) -> str | None:
         return self.autodiff if self.autodiff is not None else library_of(function)
@@ -174,11 +221,15 @@ class Density:
         outside = self.log_prob is not None and not np.isfinite(self.log_probs(some)).all()
         where = f"{count_rows(bad, x)}{', where log_prob is not finite' if outside else ''}"
         error = OutsideSupport if outside else InputError
-        raise error(f"score: expected finite values, got NaN or infinity at {where}; {_POSITIVE}")
+        raise error(
+            f"score: expected finite values, got NaN or infinity at {where}; {_POSITIVE}"
+        )
 
 
 def required_arguments(function: Any) -> int | None:
-    """The number of arguments without a default that a function takes by position; None if it does not say."""
+    """The number of arguments without a default that a function takes by position; None if
+    it does not say.
+    """
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -190,9 +241,9 @@ def required_arguments(function: Any) -> int | None:
 def at_level(network: Callable[..., Any], level: float) -> Density:
     """A score network s(x, σ) at one noise level σ, as the density of data + σ·noise.
 
-    Networks trained by denoising score matching are such functions. A torch module is called with a tensor of rows and
-    a tensor (n,) filled with σ, in its own dtype and on its own device; any other callable with NumPy rows (n, d) and
-    the number σ.
+    Networks trained by denoising score matching are such functions. A torch module is called
+    with a tensor of rows and a tensor (n,) filled with σ, in its own dtype and on its own
+    device; any other callable with NumPy rows (n, d) and the number σ.
 
     >>> standard = at_level(lambda x, sigma: -x / (1.0 + sigma**2), 2.0)
     >>> standard.scores(np.array([[5.0]]))
@@ -201,7 +252,9 @@ def at_level(network: Callable[..., Any], level: float) -> Density:
     if not callable(network):
         raise InputError(f"expected a score network s(x, σ), got {type(network).__name__}")
     if is_instance(network, "torch.nn", "Module"):
-        return Density(score=lambda x: network(x, x.new_full((len(x),), level)), autodiff="torch")
+        return Density(
+            score=lambda x: network(x, x.new_full((len(x),), level)), autodiff="torch"
+        )
     return Density(score=lambda x: network(x, level))
 
 
@@ -212,13 +265,17 @@ def scores_of(name: str, density: Density, rows: Array) -> Array:
 
 
 def stored_scores(name: str, density: Density, rows: Array, folder: Path) -> Array:
-    """The density's scores at all rows, evaluated once, a part at a time, and mapped from a file in the folder."""
+    """The density's scores at all rows, evaluated once, a part at a time, and mapped from a
+    file in the folder.
+    """
     with naming(f"model {name!r}"):
         return spilled(_score_parts(density, rows), folder)
 
 
 def _score_parts(density: Density, rows: Array) -> Iterator[Array]:
-    """The scores of one part of the rows after the other; refused at the end if some are not finite."""
+    """The scores of one part of the rows after the other; refused at the end if some are not
+    finite.
+    """
     bad = np.zeros(len(rows), dtype=bool)
     for part in parts(rows.shape):
         scores = density.raw_scores(rows[part]).astype(np.float64, copy=False)
@@ -228,15 +285,23 @@ def _score_parts(density: Density, rows: Array) -> Iterator[Array]:
 
 
 def score_copies(reference: Array, models: Mapping[str, Density]) -> dict[str, str]:
-    """Copy → original, the first density that has the same scores at every row of the reference."""
+    """Copy → original, the first density that has the same scores at every row of the
+    reference.
+    """
     some = {name: _some_scores(name, model, reference) for name, model in models.items()}
     in_parts = is_mapped(reference)
     originals: list[str] = []
     copies: dict[str, str] = {}
     for name, model in models.items():
         for other in originals:
-            blocks = (reference[part] for part in parts(reference.shape)) if in_parts else [reference]
-            both = ((scores_of(name, model, x), scores_of(other, models[other], x)) for x in blocks)
+            blocks = (
+                (reference[part] for part in parts(reference.shape))
+                if in_parts
+                else [reference]
+            )
+            both = (
+                (scores_of(name, model, x), scores_of(other, models[other], x)) for x in blocks
+            )
             if _same_scores([(some[name], some[other])]) and _same_scores(both):
                 copies[name] = other
                 break
@@ -246,7 +311,9 @@ def score_copies(reference: Array, models: Mapping[str, Density]) -> dict[str, s
 
 
 def score_notes(reference: Array, densities: Mapping[str, Density]) -> list[str]:
-    """What a reader should know about the densities' scores at the data, each note with the models it is about."""
+    """What a reader should know about the densities' scores at the data, each note with the
+    models it is about.
+    """
     models_with: dict[str, list[str]] = {}
     for name, density in densities.items():
         with naming(f"model {name!r}"):
@@ -260,7 +327,8 @@ def _some_scores(name: str, model: Density, reference: Array) -> Array:
     try:
         return model.scores(reference[::step])
     except InputError:
-        # Evaluated again at every row, so that the error counts the rows of the whole reference.
+        # Evaluated again at every row, so that the error counts the rows of the whole
+        # reference.
         with naming(f"model {name!r}"):
             if not is_mapped(reference):
                 return model.scores(reference)[::step]
@@ -270,11 +338,17 @@ def _some_scores(name: str, model: Density, reference: Array) -> Array:
 
 
 def _same_scores(blocks: Iterable[tuple[Array, Array]]) -> bool:
-    """True if the scores of two densities differ by rounding only, relative to the score or to the typical score."""
-    total, count, largest = 0.0, 0, 0.0
+    """True if the scores of two densities differ by rounding only, relative to the score or
+    to the typical score.
+    """
+    total = 0.0
+    count = 0
+    largest = 0.0
     for a, b in blocks:
-        size, difference = np.maximum(np.abs(a), np.abs(b)), np.abs(a - b)
-        total, count = total + float(size.sum()), count + size.size
+        size = np.maximum(np.abs(a), np.abs(b))
+        difference = np.abs(a - b)
+        total = total + float(size.sum())
+        count = count + size.size
         largest = max(largest, float(difference[difference > 1e-12 * size].max(initial=0.0)))
     return largest <= 1e-12 * total / count
 
@@ -295,7 +369,9 @@ def _batches(x: Array) -> Iterator[Array]:
 
 
 def not_finite(scores: Floats) -> Mask:
-    """(n,) True for a row of scores that holds NaN, infinity or a number too large to work with."""
+    """(n,) True for a row of scores that holds NaN, infinity or a number too large to work
+    with.
+    """
     # Not `abs(scores) >= LARGEST_SCORE`: NaN must count too.
     return np.asarray(~(np.abs(scores) < LARGEST_SCORE).all(axis=1))
 
@@ -303,5 +379,7 @@ def not_finite(scores: Floats) -> Mask:
 def count_rows(bad: Mask, x: Array) -> str:
     """The number of bad rows and the first of them, in words."""
     first = int(bad.argmax())
-    where = ", ".join(f"{value:.4g}" for value in x[first : first + 1][0, :4]) + (", …" if x.shape[1] > 4 else "")
+    where = ", ".join(f"{value:.4g}" for value in x[first : first + 1][0, :4]) + (
+        ", …" if x.shape[1] > 4 else ""
+    )
     return f"{int(bad.sum())} of {len(x)} rows (first: row {first}, at {where})"

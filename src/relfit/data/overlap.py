@@ -1,7 +1,8 @@
 """Rows that samples have in common: copies, reordered copies, and rows of the reference.
 
-Every row gets a 64-bit key, the same for equal rows. Comparing keys takes memory linear in the number of rows, and one
-sort per sample. The keys of rows on a CUDA device stay there, but for one copy that the digest is made of.
+Every row gets a 64-bit key, the same for equal rows. Comparing keys takes memory linear in
+the number of rows, and one sort per sample. The keys of rows on a CUDA device stay there,
+but for one copy that the digest is made of.
 """
 
 from __future__ import annotations
@@ -22,13 +23,17 @@ Keys = NDArray[np.int64]
 
 # The number of values hashed at once, so that temporary arrays stay in the processor's cache.
 _VALUES_AT_ONCE = 2**16
-# The number of rows hashed at once on a device, and of numbers in samples that are hashed together.
-_DEVICE_ROWS, _DEVICE_NUMBERS = 2**20, 2**24
+# The number of rows hashed at once on a device, and of numbers in samples that are hashed
+# together.
+_DEVICE_ROWS = 2**20
+_DEVICE_NUMBERS = 2**24
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """The keys of a sample's rows, where the rows are: in their order, and sorted. Those of 0.0 and −0.0 are equal."""
+    """The keys of a sample's rows, where the rows are: in their order, and sorted. Those of
+    0.0 and −0.0 are equal.
+    """
 
     keys: Keys
     ordered: Keys
@@ -40,7 +45,9 @@ class Fingerprint:
 
     @cached_property
     def atoms(self) -> bool:
-        """True if so many rows repeat that samples have rows in common by chance, which then means nothing."""
+        """True if so many rows repeat that samples have rows in common by chance, which then
+        means nothing.
+        """
         distinct = 1 + int((self.ordered[1:] != self.ordered[:-1]).sum())
         return distinct <= 0.9 * len(self.ordered)
 
@@ -53,15 +60,19 @@ def fingerprint(rows: Array) -> Fingerprint:
     """The keys of all rows of an array or of a tensor."""
     if not isinstance(rows, np.ndarray):
         return _sorted(_device_keys(rows))
-    keys, factors = np.empty(len(rows), np.int64), _factors(rows.shape[1])
+    keys = np.empty(len(rows), np.int64)
+    factors = _factors(rows.shape[1])
     for part in parts(rows.shape, _VALUES_AT_ONCE):
         keys[part] = _keys((rows[part] + 0.0).view(np.int64), factors)
     return _sorted(keys)
 
 
 def fingerprints(samples: Mapping[str | None, Array]) -> Prints:
-    """The keys of every sample; those of small tensors at once, since a device is slow to start."""
-    first, sizes = next(iter(samples.values())), [len(rows) for rows in samples.values()]
+    """The keys of every sample; those of small tensors at once, since a device is slow to
+    start.
+    """
+    first = next(iter(samples.values()))
+    sizes = [len(rows) for rows in samples.values()]
     if isinstance(first, np.ndarray) or sum(sizes) * first.shape[1] > _DEVICE_NUMBERS:
         return {name: fingerprint(rows) for name, rows in samples.items()}
     keys = _device_keys(library(first).cat(list(samples.values())))
@@ -90,9 +101,15 @@ def sample_copies(samples: Mapping[str, Array], prints: Prints) -> dict[str, str
     return copies
 
 
-def rows_in_common(reference: Array, samples: Mapping[str, Array], prints: Prints) -> dict[str, int]:
-    """The number of a sample's rows that also occur in the reference, for every sample that has such rows."""
-    ordered, atoms, counts = prints[None].ordered, prints[None].atoms, {}
+def rows_in_common(
+    reference: Array, samples: Mapping[str, Array], prints: Prints
+) -> dict[str, int]:
+    """The number of a sample's rows that also occur in the reference, for every sample that
+    has such rows.
+    """
+    ordered = prints[None].ordered
+    atoms = prints[None].atoms
+    counts = {}
     for name, rows in samples.items():
         # Both are sorted, so that the searches walk through memory in order.
         keys = prints[name].ordered
@@ -110,20 +127,29 @@ def reordered_copies(samples: Mapping[str, Array], prints: Prints) -> list[str]:
     for name in samples:
         keys = prints[name].ordered
         twin = first.setdefault((len(keys), int(keys.sum())), name)
-        if twin != name and bool((keys == prints[twin].ordered).all()) and not prints[name].atoms:
+        if (
+            twin != name
+            and bool((keys == prints[twin].ordered).all())
+            and not prints[name].atoms
+        ):
             notes.append(
-                f"{name!r} holds the rows of {twin!r} in another order: the two are not independent, and one of them "
+                f"{name!r} holds the rows of {twin!r} in another order: the two are not "
+                f"independent, and one of them "
                 "hides the difference between the other and the rest; leave one out"
             )
     return notes
 
 
 def _equal(a: Array, b: Array) -> bool:
-    return a.shape == b.shape and all(bool((a[part] == b[part]).all()) for part in parts(a.shape))
+    return a.shape == b.shape and all(
+        bool((a[part] == b[part]).all()) for part in parts(a.shape)
+    )
 
 
 def _keys(bits: Any, factors: Any) -> Any:
-    """The keys of rows given by the bits of their numbers: NumPy's or torch's signed integers, whose products wrap."""
+    """The keys of rows given by the bits of their numbers: NumPy's or torch's signed
+    integers, whose products wrap.
+    """
     # A right shift of a negative number fills in ones, which the masks remove.
     mixed = (bits ^ ((bits >> 32) & (2**32 - 1))) * factors
     mixed ^= (mixed >> 29) & (2**35 - 1)
@@ -135,5 +161,8 @@ def _device_keys(rows: Any) -> Any:
     import torch
 
     factors = torch.as_tensor(_factors(rows.shape[1]), device=rows.device)
-    blocks = (rows[start : start + _DEVICE_ROWS].double() + 0.0 for start in range(0, len(rows), _DEVICE_ROWS))
+    blocks = (
+        rows[start : start + _DEVICE_ROWS].double() + 0.0
+        for start in range(0, len(rows), _DEVICE_ROWS)
+    )
     return torch.cat([_keys(block.contiguous().view(torch.int64), factors) for block in blocks])

@@ -1,6 +1,8 @@
-"""Draws of Bayesian models as ArviZ holds them: InferenceData, xarray's DataTree, or the group `posterior` itself.
+"""Draws of Bayesian models as ArviZ holds them: InferenceData, xarray's DataTree, or the
+group `posterior` itself.
 
-They are told by the names of their types: the classes differ from version to version of these libraries.
+They are told by the names of their types: the classes differ from version to version of
+these libraries.
 """
 
 from __future__ import annotations
@@ -15,18 +17,24 @@ from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.text import listed, visible
 
-_WHOLE, _GROUPS = ("InferenceData", "DataTree"), ("Dataset", "DataTree")
+_WHOLE = ("InferenceData", "DataTree")
+_GROUPS = ("Dataset", "DataTree")
 _ORDER = ("chain", "draw")
 Draws = tuple[list[str], Array]
 
 
 def is_inference_data(value: Any) -> bool:
-    """True for InferenceData or a DataTree, which hold groups such as `posterior` and `log_likelihood`."""
-    return type(value).__name__ in _WHOLE and (hasattr(value, "posterior") or hasattr(value, "log_likelihood"))
+    """True for InferenceData or a DataTree, which hold groups such as `posterior` and
+    `log_likelihood`.
+    """
+    return type(value).__name__ in _WHOLE and (
+        hasattr(value, "posterior") or hasattr(value, "log_likelihood")
+    )
 
 
 def with_draws(values: Mapping[Any, Any]) -> tuple[dict[Any, Any], tuple[str, ...]]:
-    """The reference (None) and the models, posteriors as rows with their columns in one order, and a note on these.
+    """The reference (None) and the models, posteriors as rows with their columns in one
+    order, and a note on these.
 
     There is no note if all columns are known by their names.
     """
@@ -44,7 +52,8 @@ def with_draws(values: Mapping[Any, Any]) -> tuple[dict[Any, Any], tuple[str, ..
         before, expected = first
         if sorted(columns) != sorted(expected):
             raise InputError(
-                f"{argument}: expected the variables of {before} ({_shown(expected)}), got {_shown(columns)}; select "
+                f"{argument}: expected the variables of {before} ({_shown(expected)}), got "
+                f"{_shown(columns)}; select "
                 "them, such as by posterior[['a', 'b']]"
             )
         found[key] = rows[:, [columns.index(name) for name in expected]]
@@ -53,7 +62,8 @@ def with_draws(values: Mapping[Any, Any]) -> tuple[dict[Any, Any], tuple[str, ..
         return found, ()
     names = listed(list(map(str, posteriors)))
     return found, (
-        f"the rows of {names} are posterior draws with the columns {_shown(first[1])}, in this order; the reference "
+        f"the rows of {names} are posterior draws with the columns {_shown(first[1])}, in "
+        f"this order; the reference "
         "must have the same columns, on the same scale",
     )
 
@@ -62,7 +72,10 @@ def _draws(argument: str, value: Any) -> Draws | None:
     """The names of the columns, and the draws of all chains as rows; None for anything else."""
     if is_inference_data(value):
         if not hasattr(value, "posterior"):
-            raise InputError(f"{argument}: expected a group 'posterior', got {type(value).__name__} without it")
+            raise InputError(
+                f"{argument}: expected a group 'posterior', got "
+                f"{type(value).__name__} without it"
+            )
         value = value.posterior
     elif type(value).__name__ == "DataArray" and set(_ORDER) <= set(value.dims):
         value = value.to_dataset(name=value.name or "x")
@@ -72,14 +85,25 @@ def _draws(argument: str, value: Any) -> Draws | None:
     blocks: list[Array] = []
     for name, variable in value.data_vars.items():
         if not set(_ORDER) <= set(variable.dims):
-            got = listed([str(dim) for dim in variable.dims], quote=repr) if variable.dims else "none"
-            raise InputError(f"{argument}: expected the dimensions 'chain' and 'draw' of {str(name)!r}, got {got}")
+            got = (
+                listed([str(dim) for dim in variable.dims], quote=repr)
+                if variable.dims
+                else "none"
+            )
+            raise InputError(
+                f"{argument}: expected the dimensions 'chain' and 'draw' of "
+                f"{str(name)!r}, got {got}"
+            )
         cells = np.asarray(variable.transpose(*_ORDER, ...).to_numpy())
         if cells.dtype.kind not in "biuf":
-            raise InputError(f"{argument}: expected numbers in {str(name)!r}, got dtype {cells.dtype}")
+            raise InputError(
+                f"{argument}: expected numbers in {str(name)!r}, got dtype {cells.dtype}"
+            )
         chains, draws, *shape = cells.shape
         places = itertools.product(*map(range, shape))
-        columns += [f"{name}[{', '.join(map(str, place))}]" if place else str(name) for place in places]
+        columns += [
+            f"{name}[{', '.join(map(str, place))}]" if place else str(name) for place in places
+        ]
         blocks.append(cells.reshape(chains * draws, -1).astype(np.float64))
     if not blocks:
         raise InputError(f"{argument}: expected variables in the posterior, got none")

@@ -22,11 +22,9 @@ from relfit.util.errors import InputError, way
 class Preset:
     """An established way to compare features.
 
-    Attributes:
-        kernel: the kernel.
-        unit_length: whether every row is scaled to unit length before the kernel is applied.
-        note: what results show.
-        factor: the published number is this many times the biased estimate; None if it is the unbiased one.
+    Attributes: kernel: the kernel. unit_length: whether every row is scaled to unit length
+        before the kernel is applied. note: what results show. factor: the published number
+        is this many times the biased estimate; None if it is the unbiased one.
     """
 
     kernel: Kernel
@@ -37,31 +35,44 @@ class Preset:
     def published(self, joint: JointEstimate) -> JointEstimate:
         """The numbers that papers print, from the complete estimates.
 
-        The biased estimate exceeds the unbiased one by the mean of ‖e‖² of the errors, as the estimates know it.
+        The biased estimate exceeds the unbiased one by the mean of ‖e‖² of the errors, as
+        the estimates know it.
         """
         if self.factor is None:
             return joint
-        assert joint.close is not None  # noqa: S101  (complete estimates of independent samples have one)
+        # Complete estimates of independent samples have one.
+        assert joint.close is not None  # noqa: S101
         values = self.factor * (joint.values + joint.close.trace)
         covariance = self.factor**2 * joint.covariance
         # The yardstick measures what a biased estimate holds already.
         return replace(
-            joint, values=values, covariance=covariance, psi=None, second_order=None, yardstick=None, close=None
+            joint,
+            values=values,
+            covariance=covariance,
+            psi=None,
+            second_order=None,
+            yardstick=None,
+            close=None,
         )
 
     def prepare(self, argument: str, value: Any) -> Array:
         """The rows that the kernel is applied to; errors name them by `argument`."""
         if isinstance(value, Density):
-            raise InputError(f"{argument}: a preset compares features, got a Density; give a sample from the model")
+            raise InputError(
+                f"{argument}: a preset compares features, got a Density; give a "
+                f"sample from the model"
+            )
         rows = as_rows(argument, value)
         if not self.unit_length:
             return rows
-        # Divided by the largest entry first: the square of a huge or tiny number would overflow or underflow.
+        # Divided by the largest entry first: the square of a huge or tiny number would overflow
+        # or underflow.
         largest = np.abs(rows).max(axis=1, keepdims=True)
         zero = largest[:, 0] == 0.0
         if zero.any():
             raise InputError(
-                f"{argument}: expected rows that can be scaled to unit length, got only zeros in {int(zero.sum())} of "
+                f"{argument}: expected rows that can be scaled to unit length, got only zeros "
+                f"in {int(zero.sum())} of "
                 f"{len(rows)} rows (first: row {int(zero.argmax())})"
             )
         scaled = rows / largest
@@ -69,7 +80,9 @@ class Preset:
 
 
 PRESETS: dict[str, Preset] = {
-    "kid": Preset(Polynomial(), False, "preset kid: the features as they are, kernel (x·y/d + 1)³"),
+    "kid": Preset(
+        Polynomial(), False, "preset kid: the features as they are, kernel (x·y/d + 1)³"
+    ),
     "cmmd": Preset(
         Gaussian(10.0),
         True,
@@ -85,19 +98,22 @@ def as_preset(name: Any) -> str:
     if isinstance(name, str) and "fid" in name.lower():
         kid = way("--preset kid", 'preset="kid"')
         raise InputError(
-            "preset: FID is not offered, because its estimate is biased by an amount that depends on the model and on "
+            "preset: FID is not offered, because its estimate is biased by an amount that "
+            "depends on the model and on "
             f"the number of images; use {kid}, on the same features"
         )
     return as_choice("preset", name, PRESETS)
 
 
 def apply_preset(name: str, reference: Any, models: Any) -> tuple[Array, Any, Kernel]:
-    """The prepared reference and models (a mapping or a sequence), and the kernel to compare them with.
+    """The prepared reference and models (a mapping or a sequence), and the kernel to compare
+    them with.
 
-    "kid": the cubic kernel ``(x·y/d + 1)³`` of the kernel inception distance. The discrepancy is KID itself, the
-    unbiased MMD², computed from all rows at once and not averaged over subsets.
-    "cmmd": rows scaled to unit length and ``exp(−r²/(2·10²))``. The published CMMD is 1000 times the biased estimate;
-    relfit gives the unbiased estimate and does not multiply it.
+    "kid": the cubic kernel ``(x·y/d + 1)³`` of the kernel inception distance. The
+    discrepancy is KID itself, the unbiased MMD², computed from all rows at once and not
+    averaged over subsets. "cmmd": rows scaled to unit length and ``exp(−r²/(2·10²))``. The
+    published CMMD is 1000 times the biased estimate; relfit gives the unbiased estimate and
+    does not multiply it.
 
     >>> rows, models, kernel = apply_preset("cmmd", [[3.0, 4.0]], {"a": [[0.0, 2.0]]})
     >>> rows, models, kernel
@@ -106,5 +122,13 @@ def apply_preset(name: str, reference: Any, models: Any) -> tuple[Array, Any, Ke
     preset = PRESETS[as_preset(name)]
     rows = preset.prepare("reference", reference)
     if isinstance(models, Mapping):
-        return rows, {key: preset.prepare(f"model {key!r}", model) for key, model in models.items()}, preset.kernel
-    return rows, [preset.prepare(f"model 'm{k}'", model) for k, model in enumerate(models, 1)], preset.kernel
+        return (
+            rows,
+            {key: preset.prepare(f"model {key!r}", model) for key, model in models.items()},
+            preset.kernel,
+        )
+    return (
+        rows,
+        [preset.prepare(f"model 'm{k}'", model) for k, model in enumerate(models, 1)],
+        preset.kernel,
+    )

@@ -1,4 +1,6 @@
-"""Models given as generators: functions of (n, rng), objects of other libraries that can be sampled, and their rows."""
+"""Models given as generators: functions of (n, rng), objects of other libraries that can be
+sampled, and their rows.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from relfit.util.progress import Progress
 from relfit.util.random import Seed, make_seed, stream
 from relfit.util.text import listed
 
-# The number of rows drawn at once: large enough for any generator's own batches, small enough to show progress.
+# The number of rows drawn at once: large enough for any generator's own batches, small enough
+# to show progress.
 DRAW_BATCH = 4096
 # The number of rows drawn if no sample determines it.
 DEFAULT_ROWS = 1000
@@ -27,9 +30,11 @@ DEFAULT_ROWS = 1000
 
 @dataclass(frozen=True)
 class Sampler:
-    """A model given by a function ``draw(n, rng)`` that returns n new rows, from a numpy Generator.
+    """A model given by a function ``draw(n, rng)`` that returns n new rows, from a numpy
+    Generator.
 
-    A function of n alone is taken, too; its random numbers are its own, and the seed does not reach them.
+    A function of n alone is taken, too; its random numbers are its own, and the seed does
+    not reach them.
 
     >>> normal = Sampler(lambda n, rng: rng.normal(size=(n, 2)))
     >>> normal.draw(3, np.random.default_rng(0)).shape
@@ -40,10 +45,15 @@ class Sampler:
 
     def __post_init__(self) -> None:
         if not callable(self.draw):
-            raise InputError(f"Sampler: expected a function of (n, rng), got {type(self.draw).__name__}")
-        function, takes = self.draw, [count for count in (1, 2) if _accepts(self.draw, count)]
+            raise InputError(
+                f"Sampler: expected a function of (n, rng), got {type(self.draw).__name__}"
+            )
+        function = self.draw
+        takes = [count for count in (1, 2) if _accepts(self.draw, count)]
         if not takes:
-            raise InputError("Sampler: expected a function of (n, rng) or of n, got one of other arguments")
+            raise InputError(
+                "Sampler: expected a function of (n, rng) or of n, got one of other arguments"
+            )
         if takes == [1]:
             object.__setattr__(self, "draw", lambda n, _rng: function(n))  # type: ignore[call-arg]
 
@@ -60,16 +70,20 @@ def _accepts(function: Any, count: int) -> bool:
 
 
 def draw(models: Mapping[str, Any], n: int, *, rng: Seed = None) -> dict[str, NDArray[Any]]:
-    """Draw n rows from every model: the very rows that `compare` draws for the same names and seed.
+    """Draw n rows from every model: the very rows that `compare` draws for the same names
+    and seed.
 
     Save them to use them again: the models are then plain samples.
 
     >>> from scipy import stats
-    >>> rows = draw({"normal": stats.norm(), "uniform": lambda n, rng: rng.random((n, 1))}, 50, rng=1)
+    >>> rows = draw(
+    ...     {"normal": stats.norm(), "uniform": lambda n, rng: rng.random((n, 1))}, 50, rng=1
+    ... )
     >>> rows["normal"].shape, rows["uniform"].shape
     ((50, 1), (50, 1))
     """
-    count, seed = check_whole("n", n, 1), make_seed(rng)
+    count = check_whole("n", n, 1)
+    seed = make_seed(rng)
     return {name: _draw(name, value, count, seed, None) for name, value in models.items()}
 
 
@@ -85,32 +99,46 @@ def recognised_models(
     *,
     as_densities: bool = False,
 ) -> tuple[dict[str, Density], dict[str, Any], tuple[str, ...]]:
-    """Models that are not plain rows: the densities among them, the others as rows, and a note if rows were drawn.
+    """Models that are not plain rows: the densities among them, the others as rows, and a
+    note if rows were drawn.
 
-    Generators are drawn from. A density remains one unless all models must be samples: because MMD was asked for,
-    because the reference is a density, or because another model is a generator or a sample (`any_rows`). `recognise`
-    makes densities of values; with `as_densities` what it refuses is not drawn from instead.
+    Generators are drawn from. A density remains one unless all models must be samples:
+    because MMD was asked for, because the reference is a density, or because another model
+    is a generator or a sample (`any_rows`). `recognise` makes densities of values; with
+    `as_densities` what it refuses is not drawn from instead.
     """
     reasons: dict[str, str] = {}
     recognised = {
-        name: _recognised(name, value, dim, recognise, reasons, as_densities) for name, value in models.items()
+        name: _recognised(name, value, dim, recognise, reasons, as_densities)
+        for name, value in models.items()
     }
-    densities = {name: model for name, model in recognised.items() if isinstance(model, Density)}
+    densities = {
+        name: model for name, model in recognised.items() if isinstance(model, Density)
+    }
     samplers = {name: model for name, model in recognised.items() if isinstance(model, Sampler)}
     has_rows = any_rows or len(densities) + len(samplers) < len(models)
     mixed = has_rows + bool(densities) + bool(samplers) > 1
     unusable = "; ".join(
-        f"no density of {listed([name for name in reasons if reasons[name] == reason], quote=repr)} is used ({reason})"
+        f"no density of "
+        f"{listed([name for name in reasons if reasons[name] == reason], quote=repr)} is used "
+        f"({reason})"
         for reason in dict.fromkeys(reasons.values())
     )
     for name in densities if mixed else ():
         if sampler_of(models[name]) is None:
-            advice = unusable or "MMD and KSD values cannot be compared, so give rows drawn from it"
+            advice = (
+                unusable or "MMD and KSD values cannot be compared, so give rows drawn from it"
+            )
             raise InputError(
-                f"models: expected all samples or all densities, got both, and {name!r} is a density that cannot be "
+                f"models: expected all samples or all densities, got both, and {name!r} is a "
+                f"density that cannot be "
                 f"sampled; {advice}"
             )
-    drawn_names = [name for name in models if name in samplers or (name in densities and (mixed or all_samples))]
+    drawn_names = [
+        name
+        for name in models
+        if name in samplers or (name in densities and (mixed or all_samples))
+    ]
     if not drawn_names:
         return densities, {name: models[name] for name in models if name not in densities}, ()
     drawn = {name: _draw(name, models[name], n, seed, progress) for name in drawn_names}
@@ -118,7 +146,10 @@ def recognised_models(
     if unusable and not all_samples and not has_rows:
         note += f"; {unusable}"
     elif densities:
-        note += "; densities are compared by their samples here, as samples and densities cannot be mixed"
+        note += (
+            "; densities are compared by their samples here, as samples and densities "
+            "cannot be mixed"
+        )
     return {}, {name: drawn.get(name, models[name]) for name in models}, (note,)
 
 
@@ -134,7 +165,8 @@ def columns_drawn(value: Any) -> int:
 def sampler_of(value: Any) -> Sampler | None:
     """The sampler that a value is or provides; None if rows cannot be drawn from it.
 
-    A function is a sampler if it takes exactly two arguments, the number of rows and a Generator.
+    A function is a sampler if it takes exactly two arguments, the number of rows and a
+    Generator.
     """
     if isinstance(value, Sampler):
         return value
@@ -142,7 +174,13 @@ def sampler_of(value: Any) -> Sampler | None:
     return next((Sampler(function) for function in functions if function is not None), None)
 
 
-def draw_rows(name: str, sampler: Sampler, n: int, rng: np.random.Generator, progress: Progress | None = None) -> Array:
+def draw_rows(
+    name: str,
+    sampler: Sampler,
+    n: int,
+    rng: np.random.Generator,
+    progress: Progress | None = None,
+) -> Array:
     """n rows (n, d) of one model, drawn in batches; a wrong number of rows is refused."""
     batches: list[NDArray[Any]] = []
     for start in range(0, n, DRAW_BATCH):
@@ -151,7 +189,9 @@ def draw_rows(name: str, sampler: Sampler, n: int, rng: np.random.Generator, pro
         rows = np.asarray(drawn.detach().cpu() if hasattr(drawn, "detach") else drawn)
         if rows.ndim == 0 or len(rows) != count:
             got = len(rows) if rows.ndim else "a single number"
-            raise InputError(f"model {name!r}: expected {count} rows from its sampler, got {got}")
+            raise InputError(
+                f"model {name!r}: expected {count} rows from its sampler, got {got}"
+            )
         batches.append(rows)
         if progress is not None:
             progress(start + count, n)
@@ -161,9 +201,15 @@ def draw_rows(name: str, sampler: Sampler, n: int, rng: np.random.Generator, pro
 def _draw(name: str, value: Any, n: int, seed: int, progress: Progress | None) -> NDArray[Any]:
     sampler = sampler_of(value)
     if sampler is None:
-        what = "a density that cannot be sampled" if isinstance(value, Density) else type(value).__name__
+        what = (
+            "a density that cannot be sampled"
+            if isinstance(value, Density)
+            else type(value).__name__
+        )
         advice = "give rows drawn from it, or Sampler(function of (n, rng))"
-        raise InputError(f"model {name!r}: expected something to draw from, got {what}; {advice}")
+        raise InputError(
+            f"model {name!r}: expected something to draw from, got {what}; {advice}"
+        )
     return draw_rows(name, sampler, n, stream(seed, "draw", name), progress)
 
 
@@ -180,7 +226,9 @@ def _recognised(
     Why something with a density is a sampler here is added to the reasons.
     """
     sampler = sampler_of(value)
-    if isinstance(value, Sampler) or (inspect.isroutine(value) and _function(value) is not None):
+    if isinstance(value, Sampler) or (
+        inspect.isroutine(value) and _function(value) is not None
+    ):
         return sampler
     try:
         density = recognise(value, dim)
@@ -193,8 +241,10 @@ def _recognised(
         return density
     if sampler is None and (value is None or callable(value)):
         raise InputError(
-            f"model {name!r}: expected an array, a file or a model, got {type(value).__name__}; wrap a function as "
-            "relfit.Density(score=...) or relfit.Density(log_prob=...); if f(n, rng) draws n rows, as relfit.Sampler(f)"
+            f"model {name!r}: expected an array, a file or a model, got "
+            f"{type(value).__name__}; wrap a function as "
+            "relfit.Density(score=...) or relfit.Density(log_prob=...); if f(n, rng) draws n "
+            "rows, as relfit.Sampler(f)"
         )
     return sampler
 
@@ -212,4 +262,8 @@ def _sample_method(value: Any) -> Draw | None:
 
 
 def _function(value: Any) -> Draw | None:
-    return value if callable(value) and not isinstance(value, type) and required_arguments(value) == 2 else None
+    return (
+        value
+        if callable(value) and not isinstance(value, type) and required_arguments(value) == 2
+        else None
+    )

@@ -1,7 +1,8 @@
-"""Scores of several models on the same items, read once from a matrix, a mapping, a frame, a file or evaluation logs.
+"""Scores of several models on the same items, read once from a matrix, a mapping, a frame, a
+file or evaluation logs.
 
-Tables are wide, with a column for each model, or long, with a row for each model and item. Rows are matched by the key
-of the item where there is one, whatever their order.
+Tables are wide, with a column for each model, or long, with a row for each model and item.
+Rows are matched by the key of the item where there is one, whatever their order.
 """
 
 from __future__ import annotations
@@ -34,12 +35,19 @@ from relfit.util.libraries import is_instance
 from relfit.util.text import as_name, is_text, listed
 
 FEWEST_ITEMS = 20
-# A model that lacks a larger fraction of the items than this is a doubt, and a larger fraction left out is explained.
+# A model that lacks a larger fraction of the items than this is a doubt, and a larger fraction
+# left out is explained.
 MAX_MISSING = 0.05
-# A typical score so many times the largest score of the other models is on another scale; the second is beyond doubt.
-OTHER_SCALE, SURELY_OTHER_SCALE = 3.0, 100.0
-_LEAVE_OUT = "leave out other columns with drop=, or name model= and score= of a row for each model and item"
-# Scores of this size and below 1 / it are measured in a unit of their own: squares and cubes must fit into float64.
+# A typical score so many times the largest score of the other models is on another scale; the
+# second is beyond doubt.
+OTHER_SCALE = 3.0
+SURELY_OTHER_SCALE = 100.0
+_LEAVE_OUT = (
+    "leave out other columns with drop=, or name model= and score= of a row for each "
+    "model and item"
+)
+# Scores of this size and below 1 / it are measured in a unit of their own: squares and cubes
+# must fit into float64.
 LARGEST_SCORE = 2.0**200
 _MOST_NAMES = 8
 _TRUTH = {"true": 1.0, "false": 0.0}
@@ -52,23 +60,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Scores:
     """The scores of l models on n items, as `relfit.scores` read them.
 
-    Attributes:
-        names: the models.
-        values: (n, l) as the user gave them divided by `unit`, whichever direction is better; NaN where there is none.
-        items: (n,) keys of the items, or None.
-        strata, groups: (n,) labels, or None.
-        weights: the weight of each stratum, or None for equal ones.
-        labels: (n, l) scores by people for some items, NaN for the others, divided by `unit`; or None.
-        prompts: (n,) what was asked, or None.
-        order: (n,) where the items stand in the file that they are from; None if they are in its order.
-        repeats: the most scores that one model has for one item; their mean is its score.
-        part: what a stratum is called, and several.
-        metric: what the scores are called; None if that is not known.
-        higher_is_better: whether larger scores are better; None if neither the user nor a name or a log tells.
-        complete: True if every model has a score for every item; see `common`.
-        unit: 1, or the power of 2 that very large or very small scores are measured in.
-        notes: what the reader should know about how the scores were read.
-        doubts: those of the notes that make verdicts unreliable.
+    Attributes: names: the models. values: (n, l) as the user gave them divided by `unit`,
+        whichever direction is better; NaN where there is none. items: (n,) keys of the
+        items, or None. strata, groups: (n,) labels, or None. weights: the weight of each
+        stratum, or None for equal ones. labels: (n, l) scores by people for some items, NaN
+        for the others, divided by `unit`; or None. prompts: (n,) what was asked, or None.
+        order: (n,) where the items stand in the file that they are from; None if they are in
+        its order. repeats: the most scores that one model has for one item; their mean is
+        its score. part: what a stratum is called, and several. metric: what the scores are
+        called; None if that is not known. higher_is_better: whether larger scores are
+        better; None if neither the user nor a name or a log tells. complete: True if every
+        model has a score for every item; see `common`. unit: 1, or the power of 2 that very
+        large or very small scores are measured in. notes: what the reader should know about
+        how the scores were read. doubts: those of the notes that make verdicts unreliable.
     """
 
     names: tuple[str, ...]
@@ -95,38 +99,57 @@ class Scores:
 
     def digest(self) -> str:
         """A digest of the models and their scores, the items in the order they are in."""
-        return hashlib.sha256("\0".join(self.names).encode() + self.values.tobytes()).hexdigest()
+        return hashlib.sha256(
+            "\0".join(self.names).encode() + self.values.tobytes()
+        ).hexdigest()
 
     def at(self, kept: Mask | Rows) -> Scores:
         """These items alone."""
         by_item = ("values", "items", "strata", "groups", "labels", "prompts", "order")
         each = {name: getattr(self, name) for name in by_item}
-        parts: dict[str, Any] = {name: value[kept] for name, value in each.items() if value is not None}
+        parts: dict[str, Any] = {
+            name: value[kept] for name, value in each.items() if value is not None
+        }
         return replace(self, **parts)
 
     def by_item(self) -> tuple[list[str], dict[str, Array]]:
-        """The keys of the items in the order of their file, and each model's scores of them, as a `Monitor` needs."""
+        """The keys of the items in the order of their file, and each model's scores of them,
+        as a `Monitor` needs.
+        """
         if self.items is None:
             raise InputError(
-                "item: expected scores with the keys of their items, got none; pass item= to relfit.scores"
+                "item: expected scores with the keys of their items, got none; pass item= to "
+                "relfit.scores"
             )
         if self.repeats > 1:
-            raise InputError(f"item: expected one score for each item and model, got up to {self.repeats} of one item")
+            raise InputError(
+                f"item: expected one score for each item and model, got up to "
+                f"{self.repeats} of one item"
+            )
         for name in ("strata", "groups", "labels"):
             if getattr(self, name) is not None:
                 raise InputError(
-                    f"losses: expected scores without {name}, which a monitor does not use; leave them out"
+                    f"losses: expected scores without {name}, which a monitor does not use; "
+                    f"leave them out"
                 )
         order = np.arange(len(self.values)) if self.order is None else np.argsort(self.order)
         columns = dict(zip(self.names, self.values[order].T, strict=True))
         return [as_text(key) for key in self.items[order].tolist()], columns
 
     def common(self, max_missing: float = MAX_MISSING) -> Scores:
-        """The items that every model has a score for, checked and in a unit in which their cubes are numbers.
+        """The items that every model has a score for, checked and in a unit in which their
+        cubes are numbers.
 
         A model that lacks a larger fraction of the items than `max_missing` is a doubt.
         """
-        check_number("max_missing", max_missing, 0.0, math.nextafter(1.0, 2.0), "a fraction from 0 to 1", low_ok=True)
+        check_number(
+            "max_missing",
+            max_missing,
+            0.0,
+            math.nextafter(1.0, 2.0),
+            "a fraction from 0 to 1",
+            low_ok=True,
+        )
         if self.complete:
             return self
         _refuse_transposed(*self.values.shape)
@@ -135,14 +158,19 @@ class Scores:
         return replace(_in_unit(scores), complete=True)
 
     def differing(self, worse: str, better: str, most: int = 20) -> list[dict[str, Any]]:
-        """The items on which `better` beats `worse`, the clearest first: stratum, item, both scores and the prompt.
+        """The items on which `better` beats `worse`, the clearest first: stratum, item, both
+        scores and the prompt.
 
-        Of scores that are 0 or 1 these are the items that the better model solves and the worse one does not.
+        Of scores that are 0 or 1 these are the items that the better model solves and the
+        worse one does not.
         """
         check_whole("most", most, 1)
         for argument, name in (("worse", worse), ("better", better)):
             if name not in self.names:
-                raise InputError(f"{argument}: expected one of {listed(self.names, 'or', quote=repr)}, got {name!r}")
+                raise InputError(
+                    f"{argument}: expected one of "
+                    f"{listed(self.names, 'or', quote=repr)}, got {name!r}"
+                )
         losing, winning = (self.values[:, self.names.index(name)] for name in (worse, better))
         gaps = winning - losing if self.larger_is_better() else losing - winning
         ahead = np.flatnonzero(gaps > 0.0)
@@ -150,7 +178,10 @@ class Scores:
         labels = {self.part[0]: self.strata, "item": self.items, "prompt": self.prompts}
         return [
             {
-                **{name: None if column is None else column[k] for name, column in labels.items()},
+                **{
+                    name: None if column is None else column[k]
+                    for name, column in labels.items()
+                },
                 "worse": float(losing[k]),
                 "better": float(winning[k]),
             }
@@ -200,34 +231,37 @@ def scores(
     drop: Any = None,
     transpose: bool = False,
 ) -> Scores:
-    """Read the scores of models on the same items, for `compare_losses`, `from_losses`, `plan`, `Monitor` and reports.
+    """Read the scores of models on the same items, for `compare_losses`, `from_losses`,
+    `plan`, `Monitor` and reports.
 
-    Args:
-        source: (n, l) scores of l models on the same n items: negative log-likelihoods of held-out rows, answers to
-            benchmark questions, forecast losses; or a mapping of names to n scores, or to mappings of item keys to
-            scores; or a data frame or a file, wide (a column for each model) or long (a row for each model and item);
-            or what `relfit.read_evals` returned.
-        names: l names; by default a mapping's keys, a frame's columns or the names in a file, else m1, m2, ….
-        higher_is_better: True for scores such as accuracies, False for losses. None uses the direction that the name of
-            the column `score` or an evaluation log tells ("accuracy", "val_loss").
-        item: the name of a column of a frame or a file that holds the items' keys. Rows are matched by it, whatever
-            their order; several scores of a model for one item (epochs, seeds) become their mean.
-        model: with `score` and `item`, the column of models of a long table.
-        score: the column of scores of a long table.
-        stratum: the column that holds `strata`.
-        group: the column that holds `groups`.
-        strata: n labels of the parts (tasks of a benchmark) that a macro average is over: the mean of the parts' means.
-        groups: n labels of dependent items (questions about one text, days of one week).
-        weights: the weight of each stratum, by its label; by default all are equal. They are divided by their sum.
-        labels: scores by people, of the same shape as `source` with NaN where there is none (of a long table the name
-            of a column): `source` are then the scores of a judge, which the labels correct.
+    Args: source: (n, l) scores of l models on the same n items: negative log-likelihoods of
+        held-out rows, answers to benchmark questions, forecast losses; or a mapping of names
+        to n scores, or to mappings of item keys to scores; or a data frame or a file, wide
+        (a column for each model) or long (a row for each model and item); or what
+        `relfit.read_evals` returned.
+        names: l names; by default a mapping's keys, a frame's columns or the names in a
+        file, else m1, m2, …. higher_is_better: True for scores such as accuracies, False for
+        losses. None uses the direction that the name of the column `score` or an evaluation
+        log tells ("accuracy", "val_loss").
+        item: the name of a column of a frame or a file that holds the items' keys. Rows are
+            matched by it, whatever their order; several scores of a model for one item
+            (epochs, seeds) become their mean.
+        model: with `score` and `item`, the column of models of a long table. score: the
+        column of scores of a long table. stratum: the column that holds `strata`. group: the
+        column that holds `groups`. strata: n labels of the parts (tasks of a benchmark) that
+        a macro average is over: the mean of the parts' means. groups: n labels of dependent
+        items (questions about one text, days of one week). weights: the weight of each
+        stratum, by its label; by default all are equal. They are divided by their sum.
+        labels: scores by people, of the same shape as `source` with NaN where there is none
+        (of a long table the name of a column): `source` are then the scores of a judge,
+        which the labels correct.
         columns: of a wide table, the columns of the models; others are left out.
         drop: of a wide table, the columns to leave out.
         transpose: True for a table with a row for each model and a column for each item.
 
-    Returns:
-        `Scores`: the names of the models, the (n, l) values with NaN where a model has none, the keys of the items,
-        their strata and groups, the direction, and notes on how they were read.
+    Returns: `Scores`: the names of the models, the (n, l) values with NaN where a model has
+        none, the keys of the items, their strata and groups, the direction, and notes on how
+        they were read.
 
     >>> rows = {"item": [1, 2, 1, 2], "model": ["a", "a", "b", "b"], "accuracy": [1, 0, 1, 1]}
     >>> read = scores(rows, item="item", model="model", score="accuracy")
@@ -245,22 +279,34 @@ def scores(
     _refuse_folder(source)
     for role, argument, value in (("stratum", "strata", strata), ("group", "groups", groups)):
         if role in roles and value is not None:
-            raise InputError(f"{argument}: expected once, got {role}={roles[role]!r} too; leave out one of the two")
+            raise InputError(
+                f"{argument}: expected once, got {role}={roles[role]!r} too; "
+                f"leave out one of the two"
+            )
         if isinstance(value, str):
             raise InputError(
-                f"{argument}: expected labels, one per item, got text; a column is named by {role}={value!r}"
+                f"{argument}: expected labels, one per item, got text; a column is named by "
+                f"{role}={value!r}"
             )
     if transpose:
         models = roles.pop("model", None)
-        _refuse_given({**roles, **wide_only}, "in a transposed table every column is an item; leave it out")
+        _refuse_given(
+            {**roles, **wide_only},
+            "in a transposed table every column is an item; leave it out",
+        )
         source = _transposed(source, models)
     named = as_file(source) is not None or frame_names(source) is not None or bool(roles)
     if "model" in roles or "score" in roles:
-        _refuse_given({"names": names}, "a table in long form has them in its model column; leave them out")
+        _refuse_given(
+            {"names": names},
+            "a table in long form has them in its model column; leave them out",
+        )
         _refuse_given(wide_only, "belongs to tables with a column for each model; leave it out")
         read = _long(source, roles, labels)
     elif roles or columns is not None or drop is not None:
-        read = _wide(source, roles, names, labels, parse_columns(columns), parse_columns(drop) or ())
+        read = _wide(
+            source, roles, names, labels, parse_columns(columns), parse_columns(drop) or ()
+        )
     else:
         read = _matrix_scores(source, names, labels)
     count = len(read.values)
@@ -279,13 +325,16 @@ def scores(
 
 
 def with_score_options(function: F) -> F:
-    """Show the options of `scores` in the signature of a function that has them as ``**options``."""
+    """Show the options of `scores` in the signature of a function that has them as
+    ``**options``.
+    """
     signature = inspect.signature(function)
     known = list(signature.parameters.values())
     read = inspect.signature(scores).parameters
     options = [read[name] for name in ScoreOptions.__annotations__]
     named = [each for each in known if each.kind is not inspect.Parameter.VAR_KEYWORD]
-    function.__signature__ = signature.replace(parameters=[*named, *options])  # type: ignore[attr-defined]
+    shown = signature.replace(parameters=[*named, *options])
+    function.__signature__ = shown  # type: ignore[attr-defined]
     return function
 
 
@@ -301,11 +350,16 @@ def _refuse_folder(source: Any) -> None:
     file = as_file(source)
     path = None if file is None else Path(file.source)
     if path is not None and path.is_dir() and format_of(path) is None:
-        advice = way(f"use  relfit evals {shlex.quote(str(path))}", f"use relfit.read_evals({str(path)!r})")
-        raise InputError(f"{path}: expected a file, got a folder; for the logs of evaluations {advice}")
+        advice = way(
+            f"use  relfit evals {shlex.quote(str(path))}",
+            f"use relfit.read_evals({str(path)!r})",
+        )
+        raise InputError(
+            f"{path}: expected a file, got a folder; for the logs of evaluations {advice}"
+        )
 
 
-# ── the forms ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── the forms ─────────────────────────────────────────────────────────────────────────────────
 
 
 def _matrix_scores(source: Any, names: Sequence[str] | None, labels: Any) -> Scores:
@@ -319,58 +373,94 @@ def _matrix_scores(source: Any, names: Sequence[str] | None, labels: Any) -> Sco
     return _checked(found if names is None else names, values, keys, labels=people)
 
 
-def _matrix(argument: str, value: Any) -> tuple[Array, tuple[str, ...] | None, NDArray[Any] | None]:
-    """The numbers (n, l) with NaN where one is missing, the models' names, and the items' keys if there are some."""
+def _matrix(
+    argument: str, value: Any
+) -> tuple[Array, tuple[str, ...] | None, NDArray[Any] | None]:
+    """The numbers (n, l) with NaN where one is missing, the models' names, and the items'
+    keys if there are some.
+    """
     _refuse_no_scores(argument, value)
     if isinstance(value, Mapping):
         for name, column in value.items():
             _refuse_no_scores(f"{argument}[{name!r}]", column)
         keyed = {name: _keyed(column) for name, column in value.items()}
         if value and all(column is not None for column in keyed.values()):
-            return _joined(argument, {name: column for name, column in keyed.items() if column is not None})
-        columns = {name: as_rows(f"{argument}[{name!r}]", column, missing=True) for name, column in value.items()}
+            return _joined(
+                argument, {name: column for name, column in keyed.items() if column is not None}
+            )
+        columns = {
+            name: as_rows(f"{argument}[{name!r}]", column, missing=True)
+            for name, column in value.items()
+        }
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) > 1:
-            raise InputError(f"{argument}: expected as many losses for every model, got {lengths}")
+            raise InputError(
+                f"{argument}: expected as many losses for every model, got {lengths}"
+            )
         wide = next((name for name, column in columns.items() if column.shape[1] > 1), None)
         if wide is not None:
             shape = columns[wide].shape
-            raise InputError(f"{argument}[{wide!r}]: expected one number for each item, got an array of shape {shape}")
+            raise InputError(
+                f"{argument}[{wide!r}]: expected one number for each item, got "
+                f"an array of shape {shape}"
+            )
         rows = np.hstack(list(columns.values())) if columns else as_rows(argument, [])
         return rows, tuple(columns), None
-    named = keyed_columns(argument, value) if as_file(value) is not None or frame_names(value) is not None else None
+    named = (
+        keyed_columns(argument, value)
+        if as_file(value) is not None or frame_names(value) is not None
+        else None
+    )
     if named is not None:
         where = argument if as_file(value) is None else value
-        return _numbers(where, named, f"name a key of the items as item=, and {_LEAVE_OUT}"), tuple(named), None
+        return (
+            _numbers(where, named, f"name a key of the items as item=, and {_LEAVE_OUT}"),
+            tuple(named),
+            None,
+        )
     return as_rows(argument, value, missing=True), None, None
 
 
 def _refuse_no_scores(argument: str, value: Any) -> None:
-    """Refuse a single number, such as the mean over all items, and the data of a Bayesian model."""
+    """Refuse a single number, such as the mean over all items, and the data of a Bayesian
+    model.
+    """
     if is_inference_data(value):
         raise InputError(
-            f"{argument}: expected scores, got {type(value).__name__}; PSIS-LOO gives scores of Bayesian models: use "
+            f"{argument}: expected scores, got {type(value).__name__}; PSIS-LOO gives scores "
+            f"of Bayesian models: use "
             'relfit.decide(relfit.from_elpd({"name": data, ...}))'
         )
     if isinstance(value, Real | np.number | np.bool_) or getattr(value, "ndim", None) == 0:
         raise InputError(
-            f"{argument}: expected a score for each item, got one number; pass the scores of the items, because the "
+            f"{argument}: expected a score for each item, got one number; pass the scores of "
+            f"the items, because the "
             "error of their mean is computed from them"
         )
 
 
 def _keyed(column: Any) -> dict[Any, Any] | None:
-    """A mapping or a pandas Series, which give every score its item's key; None for anything else."""
+    """A mapping or a pandas Series, which give every score its item's key; None for anything
+    else.
+    """
     if isinstance(column, Mapping):
         return dict(column)
-    return dict(column.items()) if is_instance(column, "pandas", "Series") and column.index.is_unique else None
+    return (
+        dict(column.items())
+        if is_instance(column, "pandas", "Series") and column.index.is_unique
+        else None
+    )
 
 
-def _joined(argument: str, keyed: Mapping[str, Mapping[Any, Any]]) -> tuple[Array, tuple[str, ...], NDArray[Any]]:
+def _joined(
+    argument: str, keyed: Mapping[str, Mapping[Any, Any]]
+) -> tuple[Array, tuple[str, ...], NDArray[Any]]:
     """The columns matched by key, in the order of the first model's keys."""
     keys = list(dict.fromkeys(key for column in keyed.values() for key in column))
     rows = [[column.get(key) for column in keyed.values()] for key in keys]
-    columns = keyed_columns(argument, dict(zip(keyed, zip(*rows, strict=True), strict=True))) or {}
+    columns = (
+        keyed_columns(argument, dict(zip(keyed, zip(*rows, strict=True), strict=True))) or {}
+    )
     labels = np.empty(len(keys), dtype=object)
     labels[:] = keys
     return _numbers(argument, columns, "give a number for every item"), tuple(columns), labels
@@ -394,26 +484,40 @@ def _wide(
     kept: Sequence[Any] | None,
     dropped: Sequence[Any],
 ) -> Scores:
-    """A table with a column for each model, and others that name the item, its stratum or its group or are dropped."""
+    """A table with a column for each model, and others that name the item, its stratum or
+    its group or are dropped.
+    """
     columns = _columns_of(source)
     aside = {role: _take(role, columns, column) for role, column in roles.items()}
     for name in dropped:
         _take("drop", columns, name)
-    rest = {name: column for name, column in columns.items() if name not in (*roles.values(), *dropped)}
+    rest = {
+        name: column
+        for name, column in columns.items()
+        if name not in (*roles.values(), *dropped)
+    }
     if kept is not None:
         rest = {name: _take("columns", rest, name) for name in kept}
     if not rest:
-        raise InputError("losses: expected a column for each model, got none besides those of the items")
+        raise InputError(
+            "losses: expected a column for each model, got none besides those of the items"
+        )
     values = _numbers("losses", rest, _LEAVE_OUT)
     names = tuple(rest) if names is None else names
     people = None if labels is None else _matrix("labels", labels)[0]
     if "item" not in aside:
         labelled = {role: _labels(role, cells) for role, cells in aside.items()}
-        return _checked(names, values, None, labelled.get("stratum"), labelled.get("group"), people)
+        return _checked(
+            names, values, None, labelled.get("stratum"), labelled.get("group"), people
+        )
     if people is not None and people.shape != values.shape:
-        raise InputError(f"labels: expected shape {values.shape} like losses, got {people.shape}")
+        raise InputError(
+            f"labels: expected shape {values.shape} like losses, got {people.shape}"
+        )
     models = np.tile(np.arange(values.shape[1]), len(values))
-    return _found_items(aside).scores(names, models, values.ravel(), None if people is None else people.ravel())
+    return _found_items(aside).scores(
+        names, models, values.ravel(), None if people is None else people.ravel()
+    )
 
 
 def _long(source: Any, roles: Mapping[str, str], labels: Any) -> Scores:
@@ -421,25 +525,33 @@ def _long(source: Any, roles: Mapping[str, str], labels: Any) -> Scores:
     for role in ("item", "model", "score"):
         if role not in roles:
             raise InputError(
-                f"{role}: expected the name of a column, since a table in long form needs item=, model= and score="
+                f"{role}: expected the name of a column, since a table in long form needs "
+                f"item=, model= and score="
             )
     columns = _columns_of(source)
     aside = {role: _take(role, columns, column) for role, column in roles.items()}
-    values = _numbers("score", {roles["score"]: aside.pop("score")}, "convert it to numbers").ravel()
+    values = _numbers(
+        "score", {roles["score"]: aside.pop("score")}, "convert it to numbers"
+    ).ravel()
     people = None
     if labels is not None:
-        people = _numbers("labels", {labels: _take("labels", columns, labels)}, "convert it to numbers").ravel()
+        people = _numbers(
+            "labels", {labels: _take("labels", columns, labels)}, "convert it to numbers"
+        ).ravel()
     texts = [as_text(cell) for cell in _labels("model", aside.pop("model")).tolist()]
     place = {name: k for k, name in enumerate(dict.fromkeys(texts))}
     at = np.array([place[text] for text in texts])
-    return replace(_found_items(aside).scores(tuple(place), at, values, people), metric=roles["score"])
+    return replace(
+        _found_items(aside).scores(tuple(place), at, values, people), metric=roles["score"]
+    )
 
 
 def _columns_of(source: Any) -> dict[str, Cells]:
     columns = keyed_columns("losses", source)
     if columns is None:
         raise InputError(
-            "losses: expected a data frame, a mapping of columns or a file with column names, got another form"
+            "losses: expected a data frame, a mapping of columns or a file with column names, "
+            "got another form"
         )
     if not columns or not len(next(iter(columns.values()))):
         raise InputError("losses: expected rows, got an empty table")
@@ -448,7 +560,9 @@ def _columns_of(source: Any) -> dict[str, Cells]:
 
 @dataclass(frozen=True)
 class _Items:
-    """Which item each row of a table belongs to: its place among the sorted keys, and the first row of each item."""
+    """Which item each row of a table belongs to: its place among the sorted keys, and the
+    first row of each item.
+    """
 
     code: Rows
     first: Rows
@@ -456,17 +570,23 @@ class _Items:
     strata: NDArray[Any] | None
     groups: NDArray[Any] | None
 
-    def scores(self, names: Sequence[str], models: Rows, values: Array, labels: Array | None) -> Scores:
+    def scores(
+        self, names: Sequence[str], models: Rows, values: Array, labels: Array | None
+    ) -> Scores:
         """The means of the values of each item and model, with a note if there are several.
 
-        The values are one or several for each row of the table; `models` says which model each of them is of.
+        The values are one or several for each row of the table; `models` says which model
+        each of them is of.
         """
         means, counts = self._means(len(names), models, values)
         people = None if labels is None else self._means(len(names), models, labels)[0]
         most = int(counts.max(initial=0.0))
         notes: tuple[str, ...] = ()
         if most > 1:
-            several = f"{int((counts > 1.0).any(axis=1).sum())} of {len(counts)} items have up to {most} scores"
+            several = (
+                f"{int((counts > 1.0).any(axis=1).sum())} of {len(counts)} items have "
+                f"up to {most} scores"
+            )
             notes = (f"{several} of one model; an item's score is their mean",)
         checked = _checked(names, means, self.items, self.strata, self.groups, people)
         return replace(checked, order=self.first, repeats=most, notes=notes)
@@ -502,7 +622,9 @@ def _found_items(aside: Mapping[str, Cells]) -> _Items:
 
 
 def _codes(cells: Cells) -> tuple[int, Rows]:
-    """The number of different values, and for each cell the place of its own among them, sorted."""
+    """The number of different values, and for each cell the place of its own among them,
+    sorted.
+    """
     if cells.kind != "text":
         values, codes = np.unique(cells.values, return_inverse=True)
         return len(values), np.asarray(codes.ravel(), dtype=np.intp)
@@ -511,7 +633,8 @@ def _codes(cells: Cells) -> tuple[int, Rows]:
 
 
 def _transposed(source: Any, model: str | None) -> Any:
-    """A table with a row for each model as a mapping of models to scores of items; of numbers alone, as an array.
+    """A table with a row for each model as a mapping of models to scores of items; of
+    numbers alone, as an array.
 
     The column `model` holds the names; None is the only column of text.
     """
@@ -521,7 +644,8 @@ def _transposed(source: Any, model: str | None) -> Any:
     texts = [name for name, cells in columns.items() if _as_numbers(cells) is None]
     if model is None and len(texts) != 1:
         raise InputError(
-            f"losses: expected one column of text, the names of the models, got {len(texts)}; name the column of the "
+            f"losses: expected one column of text, the names of the models, got {len(texts)}; "
+            f"name the column of the "
             "models by model="
         )
     models = _labels("model", _take("model", columns, texts[0] if model is None else model))
@@ -530,11 +654,17 @@ def _transposed(source: Any, model: str | None) -> Any:
     called = [as_text(model) for model in models.tolist()]
     twice = next((name for name in called if called.count(name) > 1), None)
     if twice is not None:
-        raise InputError(f"losses: expected one row for each model in a transposed table, got two of {twice!r}")
-    return {name: dict(zip(items, row, strict=True)) for name, row in zip(called, rows.tolist(), strict=True)}
+        raise InputError(
+            f"losses: expected one row for each model in a transposed table, got "
+            f"two of {twice!r}"
+        )
+    return {
+        name: dict(zip(items, row, strict=True))
+        for name, row in zip(called, rows.tolist(), strict=True)
+    }
 
 
-# ── columns ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── columns ───────────────────────────────────────────────────────────────────────────────────
 
 
 def _take(argument: str, columns: Mapping[str, Cells], name: Any) -> Cells:
@@ -549,7 +679,9 @@ def _labels(role: str, cells: Cells) -> NDArray[Any]:
     """The keys or labels in a column, none of which may be missing."""
     missing = np.flatnonzero(cells.missing)
     if len(missing):
-        raise InputError(f"{role}: expected a value in every row, got none in row {int(missing[0])}")
+        raise InputError(
+            f"{role}: expected a value in every row, got none in row {int(missing[0])}"
+        )
     return labels_of(cells)
 
 
@@ -578,7 +710,7 @@ def as_text(cell: Any) -> str:
     return f"{cell:.15g}" if isinstance(cell, float) else str(cell)
 
 
-# ── checks ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── checks ────────────────────────────────────────────────────────────────────────────────────
 
 
 def _checked(
@@ -592,14 +724,21 @@ def _checked(
     """The scores with a name for every column."""
     n, count = values.shape
     as_rows("losses", values, missing=True)
-    names = tuple(f"m{k}" for k in range(1, count + 1)) if names is None else tuple(map(as_name, names))
+    names = (
+        tuple(f"m{k}" for k in range(1, count + 1))
+        if names is None
+        else tuple(map(as_name, names))
+    )
     if len(names) != count:
         raise InputError(f"names: expected {count}, one per column of losses, got {len(names)}")
     if not all(map(is_text, names)) or len(set(names)) < len(names):
-        raise InputError(f"names: expected different texts, got {listed(list(names), quote=repr)}")
+        raise InputError(
+            f"names: expected different texts, got {listed(list(names), quote=repr)}"
+        )
     if labels is not None and labels.shape != values.shape:
         raise InputError(
-            f"labels: expected shape {values.shape} like losses, NaN where there is none, got {labels.shape}"
+            f"labels: expected shape {values.shape} like losses, NaN where there is none, got "
+            f"{labels.shape}"
         )
     strata = None if strata is None else group_labels("stratum", strata, n)
     groups = None if groups is None else group_labels("group", groups, n)
@@ -610,7 +749,8 @@ def _refuse_transposed(n: int, count: int) -> None:
     """Refuse a table that has so few rows and so many columns that its rows must be models."""
     if n < FEWEST_ITEMS <= count:
         raise InputError(
-            f"losses: expected a row for each item and a column for each model, got {n} rows and {count} columns; if "
+            f"losses: expected a row for each item and a column for each model, got {n} rows "
+            f"and {count} columns; if "
             f"rows are models, {way('use --transpose', 'pass losses.T')}"
         )
 
@@ -622,13 +762,19 @@ def _ends(values: Array) -> tuple[float, float]:
 
 
 def _with_direction(table: Scores, given: Any) -> Scores:
-    """The scores with the direction that is given, recorded or told by the name of the metric, and a note on it."""
+    """The scores with the direction that is given, recorded or told by the name of the
+    metric, and a note on it.
+    """
     usual = table.higher_is_better
     if given is None:
         if usual is not None or table.metric is None:
             return table
         told, note = told_direction(table.metric, *_ends(table.values))
-        return table if told is None else replace(table, higher_is_better=told, notes=(note, *table.notes))
+        return (
+            table
+            if told is None
+            else replace(table, higher_is_better=told, notes=(note, *table.notes))
+        )
     if not isinstance(given, bool | np.bool_):
         raise InputError(f"higher_is_better: expected True or False, got {given!r}")
     if usual is None and table.metric is not None:
@@ -636,7 +782,10 @@ def _with_direction(table: Scores, given: Any) -> Scores:
     notes = table.notes
     if usual not in (None, bool(given)):
         words = ("larger", "smaller") if usual else ("smaller", "larger")
-        note = f"{table.metric} is usually better when {words[0]}; {words[1]} is taken as better, as requested"
+        note = (
+            f"{table.metric} is usually better when {words[0]}; {words[1]} is taken as "
+            f"better, as requested"
+        )
         notes = (note, *notes)
     return replace(table, higher_is_better=bool(given), notes=notes)
 
@@ -650,21 +799,32 @@ def _without_missing(table: Scores, max_missing: float) -> Scores:
         lost = ""
         if kept < n:
             advice = "score all models on the same items, or leave out a model"
-            lost = f" of {n}; the others have NaN or are missing for some model: {_held(table)}; {advice}"
-        raise InputError(f"losses: expected at least {FEWEST_ITEMS} items (rows), got {kept}{lost}")
+            lost = (
+                f" of {n}; the others have NaN or are missing for some model: "
+                f"{_held(table)}; {advice}"
+            )
+        raise InputError(
+            f"losses: expected at least {FEWEST_ITEMS} items (rows), got {kept}{lost}"
+        )
     notes = table.notes
     doubts = table.doubts
     # A table in long form does not have the items that no model has a score for.
     there = np.asarray(~missing.all(axis=1))
     empty = int((~there).sum())
     if empty:
-        notes = (*notes, f"{empty} {_items_were(empty)} left out, for which no model has a score")
+        notes = (
+            *notes,
+            f"{empty} {_items_were(empty)} left out, for which no model has a score",
+        )
     table = table.at(there)
     missing = missing[there]
     n = len(missing)
     dropped = n - kept
     if dropped:
-        note = f"{dropped} of {n} {_items_were(dropped)} left out, for which some model has no score"
+        note = (
+            f"{dropped} of {n} {_items_were(dropped)} left out, for which some model "
+            f"has no score"
+        )
         lacking = missing_doubt(table.names, missing, max_missing)
         rest = "those that are left may be easier or harder than the rest"
         if lacking is not None:
@@ -689,7 +849,9 @@ def _items_were(count: int) -> str:
 
 
 def missing_doubt(names: Sequence[str], missing: Mask, max_missing: float) -> str | None:
-    """A sentence if some model lacks more than this fraction of the items; (n, l) `missing` is True where it does."""
+    """A sentence if some model lacks more than this fraction of the items; (n, l) `missing`
+    is True where it does.
+    """
     fractions = missing.mean(axis=0)
     most = int(fractions.argmax())
     if fractions[most] <= max_missing:
@@ -699,10 +861,11 @@ def missing_doubt(names: Sequence[str], missing: Mask, max_missing: float) -> st
 
 
 def _with_scale_notes(table: Scores) -> Scores:
-    """The table with a note if some columns are on another scale than most: they may be no models, such as n_tokens.
+    """The table with a note if some columns are on another scale than most: they may be no
+    models, such as n_tokens.
 
-    A column is, if its typical size (the mean of |x|) is 3 times the largest |x| of the others; so is a column if the
-    typical sizes of all others are 3 times its largest.
+    A column is, if its typical size (the mean of |x|) is 3 times the largest |x| of the
+    others; so is a column if the typical sizes of all others are 3 times its largest.
     """
     there = ~np.isnan(table.values)
     sizes = np.where(there, np.abs(table.values), 0.0)
@@ -719,16 +882,24 @@ def _with_scale_notes(table: Scores) -> Scores:
     names = listed([table.names[j] for j in sorted(odd)], quote=repr)
     verb = "are" if len(odd) > 1 else "is"
     note = (
-        f"{names} {verb} on another scale than the other columns (mean size {typical[odd].max():.3g} and "
-        f"{typical[rest].max():.3g}), so {names} may not be scores of a model: leave out such columns with drop=, or "
+        f"{names} {verb} on another scale than the other columns (mean size "
+        f"{typical[odd].max():.3g} and "
+        f"{typical[rest].max():.3g}), so {names} may not be scores of a model: leave out such "
+        f"columns with drop=, or "
         "name the models with columns="
     )
     sure = above and ratio[cut - 1] >= SURELY_OTHER_SCALE
-    return replace(table, notes=(*table.notes, note), doubts=(*table.doubts, note) if sure else table.doubts)
+    return replace(
+        table,
+        notes=(*table.notes, note),
+        doubts=(*table.doubts, note) if sure else table.doubts,
+    )
 
 
 def _without_row_numbers(table: Scores) -> Scores:
-    """The table without the row numbers that pandas writes under a name of its own, and a note."""
+    """The table without the row numbers that pandas writes under a name of its own, and a
+    note.
+    """
     columns = zip(table.names, table.values.T, strict=True)
     numbers = [name for name, column in columns if name in ROW_NUMBERS and _is_key(column)]
     if not numbers:
@@ -749,7 +920,8 @@ def _is_key(column: Array) -> bool:
 
 
 def _refuse_keys(table: Scores) -> None:
-    """Refuse a column that numbers the items: it grows by 1 from row to row, or is called so and never repeats.
+    """Refuse a column that numbers the items: it grows by 1 from row to row, or is called so
+    and never repeats.
 
     Taken for a model, it would be one with losses of its own.
     """
@@ -759,15 +931,18 @@ def _refuse_keys(table: Scores) -> None:
         if counts or (called and _is_key(column)):
             first = ", ".join(f"{value:g}" for value in column[:3])
             raise InputError(
-                f"losses: expected a model's losses in every column, got {first}, … in {name!r}, which numbers the "
+                f"losses: expected a model's losses in every column, got {first}, … in "
+                f"{name!r}, which numbers the "
                 f"items; pass item={name!r}, or leave that column out with drop={name!r}"
             )
 
 
 def _in_unit(table: Scores) -> Scores:
-    """The table with very large or very small scores in a unit 2^k, so that the largest is between 1 and 2.
+    """The table with very large or very small scores in a unit 2^k, so that the largest is
+    between 1 and 2.
 
-    The scores s and s · 2^k then have the same verdicts, p-values and intervals for every k: dividing by 2^k is exact.
+    The scores s and s · 2^k then have the same verdicts, p-values and intervals for every k:
+    dividing by 2^k is exact.
     """
     low, high = extremes(table.values)
     largest = max(-low, high)
@@ -777,12 +952,14 @@ def _in_unit(table: Scores) -> Scores:
         return table
     if largest < np.finfo(float).tiny:
         raise InputError(
-            f"losses: expected scores of at least {np.finfo(float).tiny:.2g} in size, got at most {largest:.2g}; use "
+            f"losses: expected scores of at least {np.finfo(float).tiny:.2g} in size, got at "
+            f"most {largest:.2g}; use "
             "logarithms, such as log-likelihoods"
         )
     exponent = math.frexp(largest)[1] - 1
     note = (
-        f"the largest score is {largest:.2g}, so all scores, differences and margins are shown in units of "
+        f"the largest score is {largest:.2g}, so all scores, differences and margins are "
+        f"shown in units of "
         f"2^{exponent}; for likelihoods, compare their logarithms"
     )
     return replace(

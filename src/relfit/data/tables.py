@@ -1,8 +1,10 @@
-"""Tables whose columns hold numbers, dates or text, some cells missing: data frames, mappings, batches and files.
+"""Tables whose columns hold numbers, dates or text, some cells missing: data frames,
+mappings, batches and files.
 
-Data frames are read through narwhals, which is imported when there is one. A column is turned into `Cells` by the
-values that differ, so that a million cells of five levels cost little. Nothing is unpickled, and what a column means is
-decided later, by `relfit.data.encode`.
+Data frames are read through narwhals, which is imported when there is one. A column is
+turned into `Cells` by the values that differ, so that a million cells of five levels cost
+little. Nothing is unpickled, and what a column means is decided later, by
+`relfit.data.encode`.
 """
 
 from __future__ import annotations
@@ -37,31 +39,48 @@ from relfit.util.libraries import is_instance, loaded
 from relfit.util.progress import Progress, counted
 from relfit.util.text import first_line, is_text, listed
 
-JSON_LINES, JSON_RECORDS = (".jsonl", ".ndjson"), ".json"
-_ROWS_BETWEEN_CHECKS, _BYTES_PER_CELL = 4096, 80
+JSON_LINES = (".jsonl", ".ndjson")
+JSON_RECORDS = ".json"
+_ROWS_BETWEEN_CHECKS = 4096
+_BYTES_PER_CELL = 80
 # The packages whose objects narwhals may know.
-_LIBRARIES = {"narwhals", "pandas", "polars", "pyarrow", "duckdb", "_duckdb", "dask", "modin", "cudf"}
+_LIBRARIES = {
+    "narwhals",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "duckdb",
+    "_duckdb",
+    "dask",
+    "modin",
+    "cudf",
+}
 # What no name begins with: the columns of a frame in which names repeat are numbered.
 _NUMBERED = "\0"
 # The name of a column, and its cells as their library or file has them.
 RawColumn = tuple[str, Any]
 # A date of ISO 8601, with a time or without; a time may have an offset from UTC.
-DATE = re.compile(r"\d{4}-\d{2}-\d{2}(Z|[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:?\d{2})?)?")
+DATE = re.compile(
+    r"\d{4}-\d{2}-\d{2}(Z|[T "
+    r"]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:?\d{2})?)?"
+)
 _OFFSET = re.compile(r"(.*:.*)([+-])(\d{2}):?(\d{2})")
-_LONGEST_LEVEL, _MOST_NAMES = 200, 8
-# Text with more levels than this is no category unless it is called one. From so many on, a table read in parts
-# compares the bytes that they take while tables are encoded, about so many for each, with the limit of memory.
-MOST_HELD, _BYTES_PER_LEVEL = 100_000, 250
+_LONGEST_LEVEL = 200
+_MOST_NAMES = 8
+# Text with more levels than this is no category unless it is called one. From so many on, a
+# table read in parts compares the bytes that they take while tables are encoded, about so many
+# for each, with the limit of memory.
+MOST_HELD = 100_000
+_BYTES_PER_LEVEL = 250
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
     """The cells of one column.
 
-    Attributes:
-        kind: "number", "date" (seconds since 1970) or "text".
-        held: float64 with NaN where a cell is missing; of text the places of its level, −1 where it is missing. Cells
-            in a mapped file are float64 for text too, with NaN where one is missing.
+    Attributes: kind: "number", "date" (seconds since 1970) or "text". held: float64 with NaN
+        where a cell is missing; of text the places of its level, −1 where it is missing.
+        Cells in a mapped file are float64 for text too, with NaN where one is missing.
         levels: of text, the values that differ.
         whole: of whole numbers of which float64 rounds some, the exact range.
     """
@@ -94,11 +113,19 @@ class Cells:
 
     @property
     def present(self) -> set[str]:
-        """Of text, the levels that cells have: there may be others, which a frame or a file names only."""
-        return {level for level, count in zip(self.levels, self.counts.tolist(), strict=True) if count}
+        """Of text, the levels that cells have: there may be others, which a frame or a file
+        names only.
+        """
+        return {
+            level
+            for level, count in zip(self.levels, self.counts.tolist(), strict=True)
+            if count
+        }
 
     def as_text(self) -> Cells:
-        """The same cells as levels: whole numbers without a decimal point, dates in ISO 8601."""
+        """The same cells as levels: whole numbers without a decimal point, dates in ISO
+        8601.
+        """
         if self.kind == "text":
             return self
         differ, places = np.unique(self.values, return_inverse=True)
@@ -121,13 +148,21 @@ class Table:
         return self._of([cells.held[rows] for cells in self.columns.values()])
 
     def spilled(self, folder: Path, rows: Any = slice(None)) -> Table:
-        """The same table, or some rows of it, mapped from a file in the folder; one column at a time is held."""
-        columns = (np.where(cells.missing, np.nan, cells.values)[rows] for cells in self.columns.values())
+        """The same table, or some rows of it, mapped from a file in the folder; one column
+        at a time is held.
+        """
+        columns = (
+            np.where(cells.missing, np.nan, cells.values)[rows]
+            for cells in self.columns.values()
+        )
         return self._of(spilled((cells[None] for cells in columns), folder))
 
     def _of(self, held: Iterable[NDArray[Any]]) -> Table:
         columns = zip(self.columns.items(), held, strict=True)
-        return Table(self.source, {name: replace(cells, held=values) for (name, cells), values in columns})
+        return Table(
+            self.source,
+            {name: replace(cells, held=values) for (name, cells), values in columns},
+        )
 
     @property
     def names(self) -> list[str]:
@@ -146,10 +181,13 @@ class Table:
         """The columns, all of which must hold numbers."""
         for name, cells in self.columns.items():
             if cells.kind != "number":
-                got = {"text": f"text such as {cells.levels[0]!r:.40}" if cells.levels else "text"}.get(
-                    cells.kind, "dates"
+                got = {
+                    "text": f"text such as {cells.levels[0]!r:.40}" if cells.levels else "text"
+                }.get(cells.kind, "dates")
+                raise InputError(
+                    f"{self.source}: expected numbers, got {got} in column "
+                    f"{name!r}; select other columns"
                 )
-                raise InputError(f"{self.source}: expected numbers, got {got} in column {name!r}; select other columns")
         return [cells.values for cells in self.columns.values()]
 
 
@@ -159,10 +197,11 @@ def read_table(
     budget: Budget | None = None,
     progress: Progress | None = None,
 ) -> Table | None:
-    """The table that a frame or a file is; None for anything without names, and for columns that hold lists.
+    """The table that a frame or a file is; None for anything without names, and for columns
+    that hold lists.
 
-    With a budget of memory, columns are mapped from files in its folder, and a file is never held as a whole; levels of
-    text are held.
+    With a budget of memory, columns are mapped from files in its folder, and a file is never
+    held as a whole; levels of text are held.
     """
     if isinstance(value, Table):
         return value
@@ -183,7 +222,8 @@ def read_table(
 
 
 def keyed_columns(argument: str, value: Any) -> dict[str, Cells] | None:
-    """The columns of scores and keys that a frame, a file or a mapping holds; None for anything without names.
+    """The columns of scores and keys that a frame, a file or a mapping holds; None for
+    anything without names.
 
     >>> columns = keyed_columns("table", {"model": ["a", "b"], "x": [1, None]})
     >>> {name: (cells.kind, cells.values.tolist()) for name, cells in columns.items()}
@@ -195,11 +235,15 @@ def keyed_columns(argument: str, value: Any) -> dict[str, Cells] | None:
     columns: dict[str, Cells] = {}
     for name, values in raw:
         if name in columns:
-            raise InputError(f"{where}: expected columns of different names, got {name!r} more than once")
+            raise InputError(
+                f"{where}: expected columns of different names, got {name!r} more than once"
+            )
         columns[name] = cells_of(where, name, values, as_keys=True)
     lengths = sorted({len(cells) for cells in columns.values()})
     if len(lengths) > 1:
-        raise InputError(f"{where}: expected columns of one length, got {lengths[0]} to {lengths[-1]}")
+        raise InputError(
+            f"{where}: expected columns of one length, got {lengths[0]} to {lengths[-1]}"
+        )
     return columns
 
 
@@ -212,15 +256,17 @@ def labels_of(cells: Cells) -> NDArray[Any]:
 
 
 def read_labels(source: str | os.PathLike[str]) -> NDArray[Any]:
-    """The labels in a file that holds nothing else: one column, with or without a name above it."""
+    """The labels in a file that holds nothing else: one column, with or without a name above
+    it.
+    """
     columns = keyed_columns("labels", source)
     if columns is None:
         return np.asarray(read_rows(source))
     if len(columns) != 1:
         raise InputError(f"{source}: expected one label per line, got {len(columns)} columns")
     ((name, cells),) = columns.items()
-    # A name above numbers is not a label. A name above text looks like one more label, and the wrong count is refused
-    # later.
+    # A name above numbers is not a label. A name above text looks like one more label, and the
+    # wrong count is refused later.
     named = cells.kind == "number" or find_file(source)[0] is not TEXT
     return labels_of(cells) if named else np.array([name, *labels_of(cells)], dtype=object)
 
@@ -246,7 +292,11 @@ def is_table(argument: str, value: Any) -> bool:
 
 def _are_cells(raw: Sequence[RawColumn] | None) -> bool:
     columns = dict(raw or ())
-    return raw is not None and 0 < len(raw) == len(columns) and not any(map(_holds_lists, columns.values()))
+    return (
+        raw is not None
+        and 0 < len(raw) == len(columns)
+        and not any(map(_holds_lists, columns.values()))
+    )
 
 
 def table_of(source: str, rows: Any, folder: Path | None = None) -> Table:
@@ -258,12 +308,14 @@ def table_of(source: str, rows: Any, folder: Path | None = None) -> Table:
 def _stored(file: FileRows, budget: Budget, progress: Progress | None) -> Table | None:
     """The table in a file, read a part at a time and mapped from a copy of its columns.
 
-    Where some parts of a column are numbers or dates and others are text, all of it is text, and is read again.
+    Where some parts of a column are numbers or dates and others are text, all of it is text,
+    and is read again.
     """
     format, selection = find_file(file.source, file.columns)
     if format.column_parts is None:
         return None
-    where, as_text = file.source, frozenset[str]()
+    where = file.source
+    as_text = frozenset[str]()
     while True:
         found: dict[str, _Found] = {}
         with reading(selection.path):
@@ -271,7 +323,10 @@ def _stored(file: FileRows, budget: Budget, progress: Progress | None) -> Table 
             first = next(read, ())
             if not first or any(_holds_lists(values) for _, values in first):
                 return None
-            blocks = (_coded(where, part, found, as_text, budget) for part in itertools.chain([first], read))
+            blocks = (
+                _coded(where, part, found, as_text, budget)
+                for part in itertools.chain([first], read)
+            )
             rows = spilled(counted(progress, where, blocks), budget.folder)
         if not len(rows):
             raise InputError(f"{where}: expected at least one row, got a header only")
@@ -287,7 +342,9 @@ def table_in_parts(
     budget: Budget | None = None,
     progress: Progress | None = None,
 ) -> Table:
-    """The table whose rows arrive in data frames with the same columns; budget as in `read_table`."""
+    """The table whose rows arrive in data frames with the same columns; budget as in
+    `read_table`.
+    """
     names: list[str] = []
     found: dict[str, _Found] = {}
 
@@ -296,9 +353,14 @@ def table_in_parts(
             columns = dict(raw_columns(where, frame)[1] or ())
             names[:] = names or columns
             if set(names) != set(columns):
-                shown = listed(list(columns), most=_MOST_NAMES, quote=repr) if columns else type(frame).__name__
+                shown = (
+                    listed(list(columns), most=_MOST_NAMES, quote=repr)
+                    if columns
+                    else type(frame).__name__
+                )
                 raise InputError(
-                    f"{where}: expected batches with the columns of the first, got {shown} in batch {number}"
+                    f"{where}: expected batches with the columns of the first, got {shown} in "
+                    f"batch {number}"
                 )
             yield _coded(where, [(name, columns[name]) for name in names], found, (), budget)
 
@@ -306,7 +368,8 @@ def table_in_parts(
     rows = held_rows(read) if budget is None else spilled(read, budget.folder)
     for name in sorted(_mixed(found)):
         raise InputError(
-            f"{where}: expected one type in column {name!r}, got numbers or dates and text; convert it first"
+            f"{where}: expected one type in column {name!r}, got numbers or dates and text; "
+            f"convert it first"
         )
     if not len(rows):
         raise InputError(f"{where}: expected at least one row, got none")
@@ -343,7 +406,9 @@ def _coded(
     as_text: Collection[str],
     budget: Budget | None,
 ) -> Array:
-    """(m, d) the cells of some rows, of text the numbers of the levels, which are added to those of earlier parts."""
+    """(m, d) the cells of some rows, of text the numbers of the levels, which are added to
+    those of earlier parts.
+    """
     columns = []
     for name, values in part:
         cells = cells_of(where, name, values, as_text=name in as_text)
@@ -358,10 +423,16 @@ def _coded(
         places = np.full(len(cells.levels) + 1, np.nan)
         for k in np.flatnonzero(cells.counts).tolist():
             places[k] = known.setdefault(cells.levels[k], len(known))
-        if budget is not None and len(known) > MOST_HELD and not budget.holds(len(known) * _BYTES_PER_LEVEL):
+        if (
+            budget is not None
+            and len(known) > MOST_HELD
+            and not budget.holds(len(known) * _BYTES_PER_LEVEL)
+        ):
             raise InputError(
-                f"{where}: column {name!r} has more than {MOST_HELD:,} different values, which do not fit into the "
-                f"memory limit of {in_words(budget.total)}; leave it out ({drop_option([name])}), or raise the limit"
+                f"{where}: column {name!r} has more than {MOST_HELD:,} different values, "
+                f"which do not fit into the "
+                f"memory limit of {in_words(budget.total)}; leave it out "
+                f"({drop_option([name])}), or raise the limit"
             )
         columns.append(places[cells.values])
     return np.stack(columns, axis=1)
@@ -374,11 +445,13 @@ def drop_option(names: Sequence[str]) -> str:
     return way(f"--drop {','.join(names)}", f"encode=relfit.Encode(drop={list(names)!r})")
 
 
-def cells_of(where: str, name: str, values: Any, *, as_text: bool = False, as_keys: bool = False) -> Cells:
+def cells_of(
+    where: str, name: str, values: Any, *, as_text: bool = False, as_keys: bool = False
+) -> Cells:
     """Any values of one dimension as cells.
 
-    With `as_text`, text is text even if all of it looks like numbers or dates. With `as_keys`, so are whole numbers
-    that float64 rounds, and text is kept as it is.
+    With `as_text`, text is text even if all of it looks like numbers or dates. With
+    `as_keys`, so are whole numbers that float64 rounds, and text is kept as it is.
 
     >>> cells_of("table", "x", ["a", None, "b", "a"]).values.tolist()
     [0, -1, 1, 0]
@@ -389,7 +462,9 @@ def cells_of(where: str, name: str, values: Any, *, as_text: bool = False, as_ke
         # Other libraries raise errors of their own, such as for dates out of range.
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{where}: column {name!r} cannot be read ({first_line(error):.160})") from None
+        raise InputError(
+            f"{where}: column {name!r} cannot be read ({first_line(error):.160})"
+        ) from None
 
 
 def _cells(where: str, name: str, values: Any, as_text: bool, as_keys: bool) -> Cells:
@@ -414,12 +489,17 @@ def _cells(where: str, name: str, values: Any, as_text: bool, as_keys: bool) -> 
         if not (as_keys and numbers.whole):
             return numbers
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise InputError(f"{where}: expected a sequence of cells in column {name!r}, got {reprlib.repr(values)}")
+        raise InputError(
+            f"{where}: expected a sequence of cells in column {name!r}, got "
+            f"{reprlib.repr(values)}"
+        )
     cells = list(values)
     try:
         differ = [cell for cell in dict.fromkeys(cells) if not is_missing(cell)]
     except TypeError:
-        raise InputError(f"{where}: expected numbers, dates or text in column {name!r}, got other objects") from None
+        raise InputError(
+            f"{where}: expected numbers, dates or text in column {name!r}, got other objects"
+        ) from None
     place = {cell: k for k, cell in enumerate(differ)}
     places = np.fromiter(map(place.get, cells, itertools.repeat(-1)), np.intp, len(cells))
     return _classified(where, name, places, differ, as_text, as_keys)
@@ -431,13 +511,17 @@ def _seconds(micros: Any) -> Array:
 
 
 def _numbers(values: Array, ends: Iterable[Any] = ()) -> Cells:
-    """Cells of numbers; of whole ones, `ends` are the smallest and the largest, missing if all cells are."""
+    """Cells of numbers; of whole ones, `ends` are the smallest and the largest, missing if
+    all cells are.
+    """
     exact = [int(end) for end in ends if not is_missing(end)]
     beyond = any(abs(end) > 2**53 for end in exact)
     return Cells("number", values, whole=(min(exact), max(exact)) if beyond else None)
 
 
-def _classified(where: str, name: str, places: NDArray[Any], differ: list[Any], as_text: bool, as_keys: bool) -> Cells:
+def _classified(
+    where: str, name: str, places: NDArray[Any], differ: list[Any], as_text: bool, as_keys: bool
+) -> Cells:
     """Cells by their places among values that differ: numbers, dates, or text."""
     read_text = not (as_text or as_keys)
     numbers: list[float] | None = None
@@ -445,7 +529,10 @@ def _classified(where: str, name: str, places: NDArray[Any], differ: list[Any], 
     dates: Array | None = None
     if as_text:
         pass
-    elif all(isinstance(each, Real | Decimal) and not isinstance(each, bool | np.bool_) for each in differ):
+    elif all(
+        isinstance(each, Real | Decimal) and not isinstance(each, bool | np.bool_)
+        for each in differ
+    ):
         numbers = [float(each) for each in differ]
         whole = [each for each in differ if isinstance(each, int | np.integer)]
     elif all(isinstance(each, datetime.timedelta) for each in differ):
@@ -455,7 +542,9 @@ def _classified(where: str, name: str, places: NDArray[Any], differ: list[Any], 
     elif read_text and all(isinstance(each, str) and is_number(each) for each in differ):
         numbers = [float(each) for each in differ]
         whole = [each for each in differ if is_long_key(each)]
-    elif read_text and all(isinstance(each, str) and len(each) < 36 and DATE.fullmatch(each) for each in differ):
+    elif read_text and all(
+        isinstance(each, str) and len(each) < 36 and DATE.fullmatch(each) for each in differ
+    ):
         dates = parsed_dates(differ)
     if numbers is not None:
         cells = _numbers(np.array([*numbers, np.nan])[places], map(int, whole))
@@ -465,20 +554,28 @@ def _classified(where: str, name: str, places: NDArray[Any], differ: list[Any], 
         return Cells("date", np.append(dates, np.nan)[places])
     # Different values may look the same in text, such as 1 and "1".
     found: dict[str, int] = {}
-    renamed = [found.setdefault(_level(where, name, each, as_keys), len(found)) for each in differ]
+    renamed = [
+        found.setdefault(_level(where, name, each, as_keys), len(found)) for each in differ
+    ]
     return Cells("text", np.append(np.array(renamed, dtype=np.intp), -1)[places], tuple(found))
 
 
 def parsed_dates(texts: Sequence[str], form: str | None = None) -> Array | None:
-    """Seconds since 1970 of dates in ISO 8601, or in a form of `strptime`; None if one of them is no date."""
+    """Seconds since 1970 of dates in ISO 8601, or in a form of `strptime`; None if one of
+    them is no date.
+    """
     try:
         if form is not None:
             zone = datetime.UTC
             each = [datetime.datetime.strptime(text, form) for text in texts]
-            return np.array([(at if at.tzinfo else at.replace(tzinfo=zone)).timestamp() for at in each])
+            return np.array(
+                [(at if at.tzinfo else at.replace(tzinfo=zone)).timestamp() for at in each]
+            )
         ahead = [_ahead(text) for text in texts]
         local = np.array([text.removesuffix("Z") for text, _ in ahead], dtype="datetime64[us]")
-        return local.astype(np.int64) / 1e6 - np.array([seconds for _, seconds in ahead], dtype=np.float64)
+        return local.astype(np.int64) / 1e6 - np.array(
+            [seconds for _, seconds in ahead], dtype=np.float64
+        )
     except (ValueError, OverflowError):
         return None
 
@@ -494,22 +591,34 @@ def _ahead(text: str) -> tuple[str, float]:
 
 def _plain_date(date: datetime.date) -> str:
     """In ISO 8601, at UTC if it says where it is from."""
-    zone = getattr(date, "tzinfo", None)
-    return (date if zone is None else date.astimezone(datetime.UTC).replace(tzinfo=None)).isoformat()  # type: ignore[attr-defined]
+    if isinstance(date, datetime.datetime) and date.tzinfo is not None:
+        date = date.astimezone(datetime.UTC).replace(tzinfo=None)
+    return date.isoformat()
 
 
 def _level(where: str, name: str, value: Any, exact: bool) -> str:
     if isinstance(value, Real | Decimal) and not isinstance(value, bool | np.bool_):
-        return str(int(value)) if isinstance(value, int | np.integer) else _number_level(float(value))
+        return (
+            str(int(value))
+            if isinstance(value, int | np.integer)
+            else _number_level(float(value))
+        )
     text = value if isinstance(value, str) else str(value)
     # Libraries write truth values in different ways.
     if not exact and len(text) < 6 and text.lower() in ("true", "false"):
         return text.capitalize()
     if not is_text(text) or "\0" in text:
-        raise InputError(f"{where}: expected valid text in column {name!r}, got {text!a:.60}; save it as UTF-8")
+        raise InputError(
+            f"{where}: expected valid text in column {name!r}, got {text!a:.60}; "
+            f"save it as UTF-8"
+        )
     # A level is shown in notes and kept in results; the ends of a long one tell it from others.
     half = _LONGEST_LEVEL // 2
-    return text if exact or len(text) <= _LONGEST_LEVEL else f"{text[:half]}…{text[-half:]} ({len(text)} letters)"
+    return (
+        text
+        if exact or len(text) <= _LONGEST_LEVEL
+        else f"{text[:half]}…{text[-half:]} ({len(text)} letters)"
+    )
 
 
 def _number_level(value: float) -> str:
@@ -518,17 +627,23 @@ def _number_level(value: float) -> str:
 
 def date_text(seconds: float) -> str:
     """In ISO 8601, without a time if that is 0."""
-    return str(np.datetime64(round(seconds * 1e6), "us")).removesuffix(".000000").removesuffix("T00:00:00")
+    return (
+        str(np.datetime64(round(seconds * 1e6), "us"))
+        .removesuffix(".000000")
+        .removesuffix("T00:00:00")
+    )
 
 
 def _holds_lists(values: Any) -> bool:
-    if is_instance(values, "pyarrow", "Array", "ChunkedArray") and hasattr(values.type, "storage_type"):
+    if is_instance(values, "pyarrow", "Array", "ChunkedArray") and hasattr(
+        values.type, "storage_type"
+    ):
         return True
     series = as_series(values)
     return series is not None and str(series.dtype).startswith(("List", "Array"))
 
 
-# ── data frames ───────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── data frames ───────────────────────────────────────────────────────────────────────────────
 
 
 def computed(argument: str, value: Any) -> Any:
@@ -541,7 +656,8 @@ def computed(argument: str, value: Any) -> Any:
     except Exception as error:
         # The graph runs the user's code, which may raise anything.
         raise InputError(
-            f"{argument}: the dask {type(value).__name__} cannot be computed ({type(error).__name__}: {error})"
+            f"{argument}: the dask {type(value).__name__} cannot be computed "
+            f"({type(error).__name__}: {error})"
         ) from error
 
 
@@ -554,7 +670,9 @@ def as_series(values: Any) -> Any:
 
 
 def frame_names(value: Any) -> list[str] | None:
-    """The names of a frame's columns; None for any other value. The name of a series is not the name of a column."""
+    """The names of a frame's columns; None for any other value. The name of a series is not
+    the name of a column.
+    """
     frame = _narwhals(value)
     if not hasattr(frame, "collect_schema"):
         return None
@@ -562,7 +680,9 @@ def frame_names(value: Any) -> list[str] | None:
 
 
 def frame_columns(value: Any, positions: Sequence[int]) -> Any:
-    """The frame with the columns at these positions, in this order. The names must differ from each other."""
+    """The frame with the columns at these positions, in this order. The names must differ
+    from each other.
+    """
     import narwhals.stable.v2 as nw
 
     return _narwhals(value).select(nw.nth(*positions)).to_native()
@@ -611,7 +731,11 @@ def _narwhals(value: Any) -> Any:
 def _numbered(value: Any) -> Any:
     """A frame in which several columns have one name, with numbers for names."""
     names = [f"{_NUMBERED}{k}" for k in range(value.shape[1])]
-    return value.rename_columns(names) if hasattr(value, "rename_columns") else value.set_axis(names, axis=1)
+    return (
+        value.rename_columns(names)
+        if hasattr(value, "rename_columns")
+        else value.set_axis(names, axis=1)
+    )
 
 
 def _names(value: Any, frame: Any) -> list[str]:
@@ -625,11 +749,13 @@ def _collected(frame: Any) -> Any:
     return frame.collect() if hasattr(frame, "collect") else frame
 
 
-# ── columns ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── columns ───────────────────────────────────────────────────────────────────────────────────
 
 
 def raw_columns(argument: str, value: Any) -> tuple[str, list[RawColumn] | None]:
-    """What errors call the value, and its columns with their names; None for anything without names."""
+    """What errors call the value, and its columns with their names; None for anything
+    without names.
+    """
     file = as_file(value)
     if file is not None:
         where = file.source
@@ -637,7 +763,9 @@ def raw_columns(argument: str, value: Any) -> tuple[str, list[RawColumn] | None]
     else:
         where = argument
         columns = _in_memory(computed(argument, value))
-    return where, None if columns is None else [(str(name).strip(), values) for name, values in columns]
+    return where, None if columns is None else [
+        (str(name).strip(), values) for name, values in columns
+    ]
 
 
 def _in_memory(value: Any) -> list[tuple[Any, Any]] | None:
@@ -656,7 +784,7 @@ def is_missing(cell: Any) -> bool:
     return type(cell).__name__ in ("NAType", "NaTType")
 
 
-# ── files ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── files ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def _in_file(file: FileRows) -> list[RawColumn] | None:
@@ -668,9 +796,11 @@ def _in_file(file: FileRows) -> list[RawColumn] | None:
         return None
     with reading(selection.path):
         columns = _blocks(format.column_parts(selection, ()))
-        # A column of which only some parts hold text is read again: numbers do not say how they were written.
+        # A column of which only some parts hold text is read again: numbers do not say how they
+        # were written.
         kinds = {
-            name: {block.dtype.kind for block in blocks if isinstance(block, np.ndarray)} for name, blocks in columns
+            name: {block.dtype.kind for block in blocks if isinstance(block, np.ndarray)}
+            for name, blocks in columns
         }
         text = [name for name, found in kinds.items() if len(found) > 1]
         columns = _blocks(format.column_parts(selection, text)) if text else columns
@@ -680,15 +810,24 @@ def _in_file(file: FileRows) -> list[RawColumn] | None:
 def _blocks(parts: Iterable[list[RawColumn]]) -> list[tuple[str, list[Any]]]:
     """The parts of each column; the first, which has no rows, only if there are no others."""
     columns = zip(*parts, strict=True)
-    return [(column[0][0], [block for _, block in column[min(1, len(column) - 1) :]]) for column in columns]
+    return [
+        (column[0][0], [block for _, block in column[min(1, len(column) - 1) :]])
+        for column in columns
+    ]
 
 
 def _whole(blocks: list[Any]) -> Any:
-    return np.concatenate(blocks) if isinstance(blocks[0], np.ndarray) else loaded("pyarrow").chunked_array(blocks)
+    return (
+        np.concatenate(blocks)
+        if isinstance(blocks[0], np.ndarray)
+        else loaded("pyarrow").chunked_array(blocks)
+    )
 
 
 def _in_json(path: Path) -> list[RawColumn]:
-    """The columns of a file of objects, one for each row; a key that a row lacks is missing there."""
+    """The columns of a file of objects, one for each row; a key that a row lacks is missing
+    there.
+    """
     if path.name.lower().endswith(JSON_LINES):
         rows: Any = []
         for number, (_, row) in enumerate(json_lines(path)):
@@ -698,11 +837,15 @@ def _in_json(path: Path) -> list[RawColumn]:
     else:
         rows = read_json(path)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise InputError(f"{path}: expected a JSON list of objects, one for each row, got something else")
+        raise InputError(
+            f"{path}: expected a JSON list of objects, one for each row, got something else"
+        )
     names = list(dict.fromkeys(name for row in rows for name in row))
     broken = next((name for name in names if not is_text(name)), None)
     if not names or broken is not None:
-        raise InputError(f"{path}: expected JSON objects with the names of columns, got {broken!r}")
+        raise InputError(
+            f"{path}: expected JSON objects with the names of columns, got {broken!r}"
+        )
     return [(name, [_scalar(row.get(name)) for row in rows]) for name in names]
 
 

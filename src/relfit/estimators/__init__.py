@@ -1,4 +1,6 @@
-"""From loaded data and settings to a joint estimate: one file for each discrepancy, design or kind of data."""
+"""From loaded data and settings to a joint estimate: one file for each discrepancy, design
+or kind of data.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from relfit.stats.joint import NEAR_DEGENERATE, ROUNDING, JointEstimate, Psi, in
 from relfit.util.arrays import Array
 from relfit.util.text import listed
 
-ESTIMATORS: dict[str, type[Estimator]] = {each.name: each for each in (Complete, Linear, Block, Incomplete, Landmarks)}
+ESTIMATORS: dict[str, type[Estimator]] = {
+    each.name: each for each in (Complete, Linear, Block, Incomplete, Landmarks)
+}
 KINDS: dict[str, Kind] = {
     "samples": Samples(),
     "densities": Densities(),
@@ -84,7 +88,9 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
         yardstick=estimates.yardstick,
         measure="loglik" if data.likelihood else "score",
         leading=columns,
-        design=f"given {data.covariates} covariate{'s' * (data.covariates > 1)}" if data.covariates else None,
+        design=f"given {data.covariates} covariate{'s' * (data.covariates > 1)}"
+        if data.covariates
+        else None,
     )
 
 
@@ -98,12 +104,21 @@ def estimate_notes(joint: JointEstimate, settings: EstimateSettings) -> list[str
     notes = [*joint.notes, *size_notes(joint)]
     if not joint.covariance.any() and joint.measure != "loglik":
         notes.append(
-            "the kernel takes one value on all pairs of rows, so the models cannot be told apart; choose a bandwidth "
+            "the kernel takes one value on all pairs of rows, so the models cannot be told "
+            "apart; choose a bandwidth "
             "near the median distance"
         )
     # The law with both parts finds differences there, too.
-    fractions = () if joint.near_degeneracy is None or joint.close is not None else joint.near_degeneracy
-    close = [name for name, fraction in zip(joint.names, fractions, strict=False) if fraction > NEAR_DEGENERATE]
+    fractions = (
+        ()
+        if joint.near_degeneracy is None or joint.close is not None
+        else joint.near_degeneracy
+    )
+    close = [
+        name
+        for name, fraction in zip(joint.names, fractions, strict=False)
+        if fraction > NEAR_DEGENERATE
+    ]
     if close:
         fit = "fit" if len(close) > 1 else "fits"
         notes.append(f"{listed(close)} {fit} so well that real differences may be missed")
@@ -120,7 +135,9 @@ FEW_ROWS = 10.0
 
 
 def effective_sample_size(psi: Psi, best: int) -> Array:
-    """(l,) (Σz²)²/Σz⁴ of the rows' contributions z to D_i − D_best: how many rows, all alike, would vary as much."""
+    """(l,) (Σz²)²/Σz⁴ of the rows' contributions z to D_i − D_best: how many rows, all
+    alike, would vary as much.
+    """
     variance = psi.covariance().diagonal()
     # The fourth powers of very large or small values do not fit into float64.
     unit = math.ldexp(1.0, math.frexp(math.sqrt(float(variance.max())))[1])
@@ -136,14 +153,23 @@ def effective_sample_size(psi: Psi, best: int) -> Array:
             sums += z.sum(axis=1), np.einsum("ij,ij->i", z, z)
         return sums
 
-    total = sum((powers(columns, best) for columns in psi.together), np.zeros((2, len(variance))))
+    total = sum(
+        (powers(columns, best) for columns in psi.together), np.zeros((2, len(variance)))
+    )
     if psi.models and not psi.shared:
         own = np.hstack([powers([x]) for x in psi.models])
         total = total + own + own[:, [best]]
     squares, fourth = total
     # Of a difference that never varies only rounding is left.
     varies = squares > ROUNDING**2 * (variance + variance[best]) / unit**2
-    return np.asarray(np.divide(squares**2, fourth, out=np.full(len(fourth), math.inf), where=varies & (fourth > 0.0)))
+    return np.asarray(
+        np.divide(
+            squares**2,
+            fourth,
+            out=np.full(len(fourth), math.inf),
+            where=varies & (fourth > 0.0),
+        )
+    )
 
 
 def _deciding_notes(joint: JointEstimate) -> list[str]:
@@ -153,30 +179,43 @@ def _deciding_notes(joint: JointEstimate) -> list[str]:
     if psi is None or joint.lags is not None:
         return []
     rows = zip(joint.names, effective_sample_size(psi, best).tolist(), strict=True)
-    few = {name: count for name, count in rows if count < FEW_ROWS and name != joint.names[best]}
+    few = {
+        name: count for name, count in rows if count < FEW_ROWS and name != joint.names[best]
+    }
     if not few:
         return []
     unit = "group" if joint.groups is not None else "item" if joint.measure == "loss" else "row"
-    differ = f"{listed(list(few))} {'differ' if len(few) > 1 else 'differs'} from {joint.names[best]}"
+    differ = (
+        f"{listed(list(few))} {'differ' if len(few) > 1 else 'differs'} from "
+        f"{joint.names[best]}"
+    )
     count = f"{min(few.values()):.0f}"
     decide = f"{unit} decides" if count == "1" else f"{unit}s decide"
-    return [f"only about {count} {decide} how {differ}: p-values can be too small, and only more {unit}s help"]
+    return [
+        f"only about {count} {decide} how {differ}: p-values can be too small, and only "
+        f"more {unit}s help"
+    ]
 
 
 def size_notes(joint: JointEstimate) -> list[str]:
-    """Notes if there are too many models for the covariance to be trusted, or too few rows that decide."""
+    """Notes if there are too many models for the covariance to be trusted, or too few rows
+    that decide.
+    """
     return [*_many_notes(joint), *_deciding_notes(joint)]
 
 
 def _many_notes(joint: JointEstimate) -> list[str]:
     sizes, what = (joint.sizes, "rows") if joint.groups is None else (joint.groups, "groups")
-    # A reference without rows is a density: the covariance is then diagonal and needs no rows per model.
+    # A reference without rows is a density: the covariance is then diagonal and needs no rows
+    # per model.
     if sizes is None or not sizes[0] or len(joint.names) <= sizes[0] / 5:
         return []
-    # With a single size the rows are the items that losses were measured on; there is no reference.
+    # With a single size the rows are the items that losses were measured on; there is no
+    # reference.
     whose = "reference " if len(sizes) > 1 else ""
     return [
-        f"{len(joint.names)} models are many for {sizes[0]} {whose}{what}: their covariance is noisy and the "
+        f"{len(joint.names)} models are many for {sizes[0]} {whose}{what}: their covariance "
+        f"is noisy and the "
         f"error rate can exceed alpha; use at least 5 {what} per model"
     ]
 
@@ -188,12 +227,19 @@ def _near_copies(joint: JointEstimate) -> list[str]:
         same = [i for i, row in enumerate(rows) if len(row) == size]
         gram = sum((part @ part.T for part in in_blocks([rows[i] for i in same])), np.zeros(()))
         norms = np.sqrt(gram.diagonal())
-        pairs += [(same[a], same[b]) for a, b in np.argwhere(np.triu(gram > NEAR_COPY * np.outer(norms, norms), 1))]
+        pairs += [
+            (same[a], same[b])
+            for a, b in np.argwhere(np.triu(gram > NEAR_COPY * np.outer(norms, norms), 1))
+        ]
     notes = [
-        f"the samples of {joint.names[a]!r} and {joint.names[b]!r} are nearly the same rows; if they come from common "
-        'random numbers, use dependence="shared", otherwise one of them hides the difference to the others'
+        f"the samples of {joint.names[a]!r} and {joint.names[b]!r} are nearly the same rows; "
+        f"if they come from common "
+        'random numbers, use dependence="shared", otherwise one of them hides the difference '
+        "to the others"
         for a, b in pairs[:_MOST_PAIRS]
     ]
     if len(pairs) > _MOST_PAIRS:
-        notes.append(f"{len(pairs) - _MOST_PAIRS} more pairs of samples are nearly the same rows")
+        notes.append(
+            f"{len(pairs) - _MOST_PAIRS} more pairs of samples are nearly the same rows"
+        )
     return notes

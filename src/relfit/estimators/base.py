@@ -1,4 +1,6 @@
-"""What every estimator shares: the estimates with their ψ rows, the settings they are made with, the kinds of data."""
+"""What every estimator shares: the estimates with their ψ rows, the settings they are made
+with, the kinds of data.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,17 @@ from relfit.util.errors import InputError
 from relfit.util.libraries import usable_cores
 from relfit.util.random import stream
 
-# Nanoseconds of one core, to within a factor of two or so on processors of the last ten years: for one kernel value
-# and each of its columns in tiles and in bands, and for each right-hand side that a value is multiplied with.
+# Nanoseconds of one core, to within a factor of two or so on processors of the last ten years:
+# for one kernel value and each of its columns in tiles and in bands, and for each right-hand
+# side that a value is multiplied with.
 TILE_VALUE = 1.6
 TILE_COLUMN = 0.05
 BAND_VALUE = 8.0
 BAND_COLUMN = 0.15
 RIGHT_HAND_SIDE = 0.09
-# Pairs of rows that estimate the second-order part: enough for a fraction that is compared with 0.3, and for a
-# correction (docs/evidence/estimators.md has the simulation). Numbers fetched at once: few enough for the
-# processor's cache.
+# Pairs of rows that estimate the second-order part: enough for a fraction that is compared with
+# 0.3, and for a correction (docs/evidence/estimators.md has the simulation). Numbers fetched at
+# once: few enough for the processor's cache.
 PAIRS_PER_ROW = 20
 MOST_PAIRS = 5_000
 CHUNK_NUMBERS = 2**16
@@ -41,7 +44,8 @@ Dependence = Literal["independent", "shared", "paired", "chain"]
 
 @dataclass(frozen=True)
 class SecondOrderMoments:
-    """The second-order parts ‖e_i‖² − mean of l estimated squared distances, e_i being the errors (`stats.close`).
+    """The second-order parts ‖e_i‖² − mean of l estimated squared distances, e_i being the
+    errors (`stats.close`).
 
     Attributes:
         covariance: (l, l) without the small bias of `Estimates.second_order`.
@@ -58,18 +62,16 @@ class SecondOrderMoments:
 class Estimates:
     """Discrepancies of l models with their ψ rows.
 
-    Attributes:
-        values: (l,) the estimates.
-        psi: the first-order contribution of every row.
-        second_order: the part of the covariance (l, l), or of each variance (l,) where no more is known, that remains
-            when a model equals the data (complete estimators only). The fraction of the whole variance that it makes up
-            tells how far the normal approximation can be trusted.
-        notes: sentences for the reader.
-        covariance: the covariance of the estimates where it is not that of the ψ rows.
-        alignment: (l,) how many standard errors speak for row a of the model going with row a of the reference; NaN
-            for samples of unequal size.
-        quadratic: more about the second-order part, or None.
-        yardstick: how far two halves of the reference are apart (`split_half_discrepancy`), or None.
+    Attributes: values: (l,) the estimates. psi: the first-order contribution of every row.
+        second_order: the part of the covariance (l, l), or of each variance (l,) where no
+        more is known, that remains when a model equals the data (complete estimators only).
+        The fraction of the whole variance that it makes up tells how far the normal
+        approximation can be trusted.
+        notes: sentences for the reader. covariance: the covariance of the estimates where it
+        is not that of the ψ rows. alignment: (l,) how many standard errors speak for row a
+        of the model going with row a of the reference; NaN for samples of unequal size.
+        quadratic: more about the second-order part, or None. yardstick: how far two halves
+        of the reference are apart (`split_half_discrepancy`), or None.
     """
 
     values: Array
@@ -98,19 +100,25 @@ class Estimates:
         if self.second_order is None:
             return None
         variance = np.diag(self.projection)
-        return np.divide(self.second_order_variances, variance, out=np.zeros(len(variance)), where=variance > 0.0)
+        return np.divide(
+            self.second_order_variances,
+            variance,
+            out=np.zeros(len(variance)),
+            where=variance > 0.0,
+        )
 
 
 @dataclass(frozen=True)
 class PairSource:
-    """Rows for which pairs are evaluated, with all that belongs to them: (reference, models) or (rows, scores).
+    """Rows for which pairs are evaluated, with all that belongs to them: (reference, models)
+    or (rows, scores).
 
-    Attributes:
-        rows, models: the numbers n of rows and l of models.
-        fetch: from m positions in 0..n−1 to arrays of m rows each: the data's, then each model's rows or scores there.
-        pair_values: from the arrays of m rows and those of their m partners to the values (m, l).
-        band_values: from the arrays of a window of rows to a function that evaluates its pairs (`designs.BandValues`).
-        width: the number of entries of one row in all those arrays together.
+    Attributes: rows, models: the numbers n of rows and l of models. fetch: from m positions
+        in 0..n−1 to arrays of m rows each: the data's, then each model's rows or scores
+        there. pair_values: from the arrays of m rows and those of their m partners to the
+        values (m, l). band_values: from the arrays of a window of rows to a function that
+        evaluates its pairs (`designs.BandValues`). width: the number of entries of one row
+        in all those arrays together.
     """
 
     rows: int
@@ -121,11 +129,14 @@ class PairSource:
     width: int = 1
 
 
-def second_order(source: PairSource, seed: int, psi: Array, values: Array) -> tuple[Array, SecondOrderMoments]:
+def second_order(
+    source: PairSource, seed: int, psi: Array, values: Array
+) -> tuple[Array, SecondOrderMoments]:
     """The second-order part from random pairs of rows, given the ψ rows (n, l) and D.
 
-    C/M (l, l), with C the covariance of the values h of some pairs and M = n(n−1)/2 the number of all pairs; and what
-    is known more exactly from centred values ``h_ab − (ψ_a + ψ_b)/2 − D``.
+    C/M (l, l), with C the covariance of the values h of some pairs and M = n(n−1)/2 the
+    number of all pairs; and what is known more exactly from centred values ``h_ab − (ψ_a +
+    ψ_b)/2 − D``.
     """
     n = source.rows
     rng = stream(seed, "second order")
@@ -138,7 +149,12 @@ def second_order(source: PairSource, seed: int, psi: Array, values: Array) -> tu
     def pair_values(a: Rows, b: Rows) -> Array:
         size = max(16, CHUNK_NUMBERS // source.width)
         chunks = [slice(k, k + size) for k in range(0, len(a), size)]
-        return np.concatenate([source.pair_values(source.fetch(a[chunk]), source.fetch(b[chunk])) for chunk in chunks])
+        return np.concatenate(
+            [
+                source.pair_values(source.fetch(a[chunk]), source.fetch(b[chunk]))
+                for chunk in chunks
+            ]
+        )
 
     def centred_values(a: Rows, b: Rows, h: Array) -> Array:
         return np.asarray(h - (psi[a] + psi[b]) / 2.0 - values)
@@ -151,34 +167,45 @@ def second_order(source: PairSource, seed: int, psi: Array, values: Array) -> tu
     matrices = np.zeros((source.models, len(some), len(some)))
     first = some[places[0]]
     second = some[places[1]]
-    matrices[:, places[0], places[1]] = centred_values(first, second, pair_values(first, second)).T
-    return plain, SecondOrderMoments(covariance, trace, components(matrices + matrices.transpose(0, 2, 1)))
+    matrices[:, places[0], places[1]] = centred_values(
+        first, second, pair_values(first, second)
+    ).T
+    return plain, SecondOrderMoments(
+        covariance, trace, components(matrices + matrices.transpose(0, 2, 1))
+    )
 
 
 def components(matrices: Array) -> float:
     """The number of equal components that give ‖e‖² the skewness it has: (tr C²)³/(tr C³)².
 
-    `matrices` (l, m, m) hold the centred kernel values of m rows, with 0 on the diagonals. The traces are means of
-    k_ab² and of k_ab k_bc k_ca over different rows; models are averaged.
+    `matrices` (l, m, m) hold the centred kernel values of m rows, with 0 on the diagonals.
+    The traces are means of k_ab² and of k_ab k_bc k_ca over different rows; models are
+    averaged.
     """
     rows = matrices.shape[1]
     # In units of the largest value: the cubes of very large ones do not fit into float64.
     largest = np.abs(matrices).max(axis=(1, 2), keepdims=True)
     matrices = matrices / np.where(largest > 0.0, largest, 1.0)
     second = np.einsum("iab,iab->i", matrices, matrices) / (rows * (rows - 1))
-    third = np.einsum("iab,iab->i", matrices @ matrices.transpose(0, 2, 1), matrices) / (rows * (rows - 1) * (rows - 2))
-    skewness = np.divide(np.maximum(third, 0.0), second**1.5, out=np.zeros_like(second), where=second > 0.0)
+    third = np.einsum("iab,iab->i", matrices @ matrices.transpose(0, 2, 1), matrices) / (
+        rows * (rows - 1) * (rows - 2)
+    )
+    skewness = np.divide(
+        np.maximum(third, 0.0), second**1.5, out=np.zeros_like(second), where=second > 0.0
+    )
     return float(1.0 / max(skewness.mean(), 1e-3) ** 2)
 
 
 def split_half_discrepancy(together: float, pairs: float, apart: float, n: int) -> float:
     """``4 (Σ_{a~b} k_ab − pairs·mean)/n²``, the mean squared distance of two halves of n rows.
 
-    The sum, `together`, is over `pairs` of rows that depend on each other: each row with itself, and rows of one group.
-    `apart` is the mean of k over all other pairs. The halves are of whole groups; docs/evidence/derivations.md
-    has the derivation.
+    The sum, `together`, is over `pairs` of rows that depend on each other: each row with
+    itself, and rows of one group. `apart` is the mean of k over all other pairs. The halves
+    are of whole groups; docs/evidence/derivations.md has the derivation.
 
-    >>> split_half_discrepancy(together=100 * 1.0, pairs=100, apart=0.5, n=100)  # 100 independent rows, k(x,x) = 1
+    >>> split_half_discrepancy(
+    ...     together=100 * 1.0, pairs=100, apart=0.5, n=100
+    ... )  # 100 independent rows, k(x,x) = 1
     0.02
     """
     return max(4.0 * (together - pairs * apart) / n**2, 0.0)
@@ -211,7 +238,8 @@ def sample_name(key: str | None) -> str:
 class Groups:
     """Group numbers 0, 1, … of every row of the reference (key None) and of every sample.
 
-    Samples that belong together (shared or paired) number their groups in common; `counts` holds the numbers of groups.
+    Samples that belong together (shared or paired) number their groups in common; `counts`
+    holds the numbers of groups.
     """
 
     codes: dict[str | None, Rows]
@@ -220,7 +248,8 @@ class Groups:
 
 @dataclass(frozen=True, eq=False)
 class Locations:
-    """J locations (J, d), and the numbers of the rows that were used to choose them (key None: the reference's).
+    """J locations (J, d), and the numbers of the rows that were used to choose them (key
+    None: the reference's).
 
     `note` says how the locations were chosen.
     """
@@ -231,16 +260,16 @@ class Locations:
 
 
 class Estimator(ABC):
-    """Which pairs of rows are used. Subclasses are frozen dataclasses with the options of one design.
+    """Which pairs of rows are used. Subclasses are frozen dataclasses with the options of
+    one design.
 
-    Attributes:
-        name: what users call it.
-        words: what it is, in a paragraph about methods.
+    Attributes: name: what users call it. words: what it is, in a paragraph about methods.
         every_pair: True if all pairs of rows are evaluated, which groups and chains need.
-        numbers_kept: held for every model and row of the reference, and for every row of a model that contributes
-            by itself.
-        memory_parts: the parts that memory is divided into, one of which holds a patch of kernel values.
-        with_columns: True if kernel values are multiplied with several columns whatever the discrepancy.
+        numbers_kept: held for every model and row of the reference, and for every row of a
+        model that contributes by itself.
+        memory_parts: the parts that memory is divided into, one of which holds a patch of
+        kernel values. with_columns: True if kernel values are multiplied with several
+        columns whatever the discrepancy.
     """
 
     name: ClassVar[str]
@@ -260,8 +289,11 @@ class Estimator(ABC):
     def __post_init__(self) -> None:
         checked(self)
 
-    def check_rows(self, rows: int, models: int, *, selection: bool) -> None:  # noqa: B027  (most refuse nothing)
-        """Refuse options that do not fit samples of this size and a joint covariance of so many models."""
+    # Most refuse nothing.
+    def check_rows(self, rows: int, models: int, *, selection: bool) -> None:  # noqa: B027
+        """Refuse options that do not fit samples of this size and a joint covariance of so
+        many models.
+        """
 
     def fewest_bytes(self, rows: int, models: int, width: int) -> int:
         """The least memory that the design can work with, for rows of `width` numbers."""
@@ -271,7 +303,9 @@ class Estimator(ABC):
         """The kernel values that are evaluated, from the numbers of rows."""
         return pair_count(rows, lengths)
 
-    def seconds(self, rows: int, lengths: Sequence[int], columns: int, right_hand_sides: int = 0) -> float:
+    def seconds(
+        self, rows: int, lengths: Sequence[int], columns: int, right_hand_sides: int = 0
+    ) -> float:
         """A rough estimate of the time that takes."""
         return complete_seconds(self.values(rows, lengths, columns), columns, right_hand_sides)
 
@@ -288,12 +322,22 @@ class Estimator(ABC):
         """The estimator with the options that this result keeps."""
         kept = {item.name: getattr(result, name) for item, name in _recorded(cls)}
         # "second-order" is what the default variance has become.
-        return cls(**{name: value for name, value in kept.items() if value not in (None, "second-order")})
+        return cls(
+            **{
+                name: value
+                for name, value in kept.items()
+                if value not in (None, "second-order")
+            }
+        )
 
 
 def _recorded(estimator: Any) -> list[tuple[Field[Any], str]]:
     """The options that results keep, and the names of their fields there."""
-    return [(item, item.metadata["recorded"]) for item in fields(estimator) if item.metadata["recorded"]]
+    return [
+        (item, item.metadata["recorded"])
+        for item in fields(estimator)
+        if item.metadata["recorded"]
+    ]
 
 
 @described
@@ -304,8 +348,10 @@ class Complete(Estimator):
     variance: str = option(
         "auto",
         Choice(VARIANCES),
-        "how the variance is estimated. auto is the law with first- and second-order parts for the "
-        "best set and RelMulti, and projection for the other tests. projection is conservative for "
+        "how the variance is estimated. auto is the law with first- and second-order "
+        "parts for the "
+        "best set and RelMulti, and projection for the other tests. projection is "
+        "conservative for "
         "models close to the data.",
         flag="--variance",
         recorded="variance",
@@ -323,7 +369,9 @@ class Complete(Estimator):
 
 
 class PairDesign(Estimator):
-    """A design that uses some of the pairs; it pairs the rows of a model with those of the reference."""
+    """A design that uses some of the pairs; it pairs the rows of a model with those of the
+    reference.
+    """
 
     shuffle: bool
 
@@ -336,7 +384,9 @@ class PairDesign(Estimator):
     def from_pairs(self, source: PairSource, runtime: Runtime) -> Estimates:
         """The estimate from the pairs of the design."""
 
-    def seconds(self, rows: int, lengths: Sequence[int], columns: int, right_hand_sides: int = 0) -> float:
+    def seconds(
+        self, rows: int, lengths: Sequence[int], columns: int, right_hand_sides: int = 0
+    ) -> float:
         """The same for values in bands; the time for scores is not included."""
         values = self.values(rows, lengths, columns)
         return 1e-9 * values * (BAND_VALUE + BAND_COLUMN * columns) / usable_cores()
@@ -346,8 +396,9 @@ class PairDesign(Estimator):
 class EstimateSettings:
     """The settings one estimate is made with, resolved against the data.
 
-    `groups` is None if all rows are independent, and `locations` unless the discrepancy is UME or FSSD. Scores
-    that do not fit into memory are written to the `folder`. `note` says how the estimator was chosen automatically.
+    `groups` is None if all rows are independent, and `locations` unless the discrepancy is
+    UME or FSSD. Scores that do not fit into memory are written to the `folder`. `note` says
+    how the estimator was chosen automatically.
     """
 
     kernel: Kernel
@@ -362,13 +413,13 @@ class EstimateSettings:
 
 
 class Kind(ABC):
-    """How the models are given, and what follows from it: samples, densities, or samples for a target density.
+    """How the models are given, and what follows from it: samples, densities, or samples for
+    a target density.
 
-    Attributes:
-        words: the kind as error messages name it.
-        discrepancies: the discrepancies that compare models of this kind; the first is the default.
-        smooth: True if the kernel's derivatives are needed.
-        largest: beyond this size, powers of distances leave float64.
+    Attributes: words: the kind as error messages name it. discrepancies: the discrepancies
+        that compare models of this kind; the first is the default. smooth: True if the
+        kernel's derivatives are needed. largest: beyond this size, powers of distances leave
+        float64.
     """
 
     words: ClassVar[str]
@@ -377,18 +428,28 @@ class Kind(ABC):
     largest: ClassVar[float] = 1e152
 
     @abstractmethod
-    def check(self, data: Data, estimator: Estimator, dependence: Dependence, *, grouped: bool) -> None:
+    def check(
+        self, data: Data, estimator: Estimator, dependence: Dependence, *, grouped: bool
+    ) -> None:
         """Refuse sizes and dependences that do not fit this kind of data."""
 
     @staticmethod
     def check_shared(lengths: set[int], dependence: Dependence, *, grouped: bool) -> None:
-        """Refuse shared samples of different sizes; rows in groups belong together by their labels."""
+        """Refuse shared samples of different sizes; rows in groups belong together by their
+        labels.
+        """
         if dependence == "shared" and len(lengths) > 1 and not grouped:
-            raise InputError(f'dependence="shared": expected models of equal size, got {sorted(lengths)}')
+            raise InputError(
+                f'dependence="shared": expected models of equal size, got {sorted(lengths)}'
+            )
 
     @abstractmethod
-    def sources(self, data: Data, settings: EstimateSettings, *, in_order: bool = False) -> list[PairSource]:
-        """The rows that pair designs take, in random order unless `in_order`; one source for models taken together."""
+    def sources(
+        self, data: Data, settings: EstimateSettings, *, in_order: bool = False
+    ) -> list[PairSource]:
+        """The rows that pair designs take, in random order unless `in_order`; one source for
+        models taken together.
+        """
 
     @abstractmethod
     def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
@@ -403,8 +464,11 @@ class Kind(ABC):
         (estimates,) = each
         return estimates
 
-    def check_rows(self, data: Data, settings: EstimateSettings, *, selection: bool = False, part: str = "") -> None:
-        """Refuse samples too small for the normal approximation, and designs that do not fit their sizes.
+    def check_rows(
+        self, data: Data, settings: EstimateSettings, *, selection: bool = False, part: str = ""
+    ) -> None:
+        """Refuse samples too small for the normal approximation, and designs that do not fit
+        their sizes.
 
         `part` says which part of the rows these are.
         """
@@ -419,16 +483,23 @@ class Kind(ABC):
             count = len(np.unique(codes))
             sample = sample_name(key)
             if count < fewest:
-                raise InputError(f"groups: expected at least {fewest} groups in {sample} ({why}), got {count}")
+                raise InputError(
+                    f"groups: expected at least {fewest} groups in {sample} "
+                    f"({why}), got {count}"
+                )
         for rows in sorted(set(sizes.values())):
-            estimator.check_rows(rows, self.models_together(data, settings.dependence), selection=selection)
+            estimator.check_rows(
+                rows, self.models_together(data, settings.dependence), selection=selection
+            )
 
     def models_together(self, data: Data, dependence: Dependence) -> int:
         """The number of models that one design estimates together."""
         return len(data.models)
 
     def width(self, data: Data, dependence: Dependence) -> int:
-        """The number of entries in a row of a pair design, with the models' rows or scores that belong to it."""
+        """The number of entries in a row of a pair design, with the models' rows or scores
+        that belong to it.
+        """
         return int(data.reference.shape[1]) * (1 + len(data.models))
 
     @abstractmethod
@@ -445,7 +516,9 @@ class MMD:
 
 @dataclass(frozen=True)
 class LogLikelihood:
-    """The mean of −log p over the reference rows, in nats per row, for models with a normalised density."""
+    """The mean of −log p over the reference rows, in nats per row, for models with a
+    normalised density.
+    """
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """Which pairs of rows are used: all of them, or those of a cheaper design.
 
-The rows of a cheaper design come a window at a time, so that memory is bounded and every row is fetched once. Its pairs
-(a, a+1), …, (a, a+R) form a band of a kernel matrix, evaluated by small matrix products: differences of rows, pair by
-pair, would read 2d numbers for every pair; in a product of eight rows with the rows that follow them, each row is read
-once for all of its pairs.
+The rows of a cheaper design come a window at a time, so that memory is bounded and every row
+is fetched once. Its pairs (a, a+1), …, (a, a+R) form a band of a kernel matrix, evaluated by
+small matrix products: differences of rows, pair by pair, would read 2d numbers for every
+pair; in a product of eight rows with the rows that follow them, each row is read once for
+all of its pairs.
 """
 
 from __future__ import annotations
@@ -32,19 +33,23 @@ from relfit.util.errors import InputError
 
 T = TypeVar("T")
 
-# The rows of a window, for which scores are evaluated together, and the numbers they hold: 32 MB.
+# The rows of a window, for which scores are evaluated together, and the numbers they hold: 32
+# MB.
 WINDOW_ROWS = 16_384
 WINDOW_NUMBERS = 4_000_000
-# Rows that one thread prepares for the kernel together, and pairs evaluated at once: few enough for its cache.
+# Rows that one thread prepares for the kernel together, and pairs evaluated at once: few enough
+# for its cache.
 SLICE_ROWS = 512
 PAIR_CHUNK = 16_384
 FEWEST_SLICE = 32
 # Slices are made small enough for this many threads.
 _THREADS = 4
-# Bytes for each number of a window, which is fetched and put together in half of the memory, and of a slice.
+# Bytes for each number of a window, which is fetched and put together in half of the memory,
+# and of a slice.
 _WINDOW_BYTES = 64
 _SLICE_BYTES = 48
-# Lags of the cyclic design by default: docs/evidence/estimators.md shows what more of them would gain.
+# Lags of the cyclic design by default: docs/evidence/estimators.md shows what more of them
+# would gain.
 DEFAULT_LAGS = 25
 # A covariance of l models from fewer block values than this for each is mostly noise.
 BLOCKS_PER_MODEL = 5
@@ -77,7 +82,9 @@ class Linear(PairDesign):
         return rows * len(lengths)
 
     def from_pairs(self, source: PairSource, runtime: Runtime) -> Estimates:
-        """``D = mean h`` over the M = ⌊n/2⌋ pairs and ``V = cov(h)/M``; an odd last row is left out."""
+        """``D = mean h`` over the M = ⌊n/2⌋ pairs and ``V = cov(h)/M``; an odd last row is
+        left out.
+        """
         pairs = source.rows // 2
         size = max(STEP, min(PAIR_CHUNK, runtime.memory // (_WINDOW_BYTES * source.width)))
         parts = []
@@ -88,7 +95,11 @@ class Linear(PairDesign):
                 runtime.progress(start + len(first), pairs)
         h = np.concatenate(parts)
         values = h.mean(axis=0)
-        odd = ("linear estimator: one row has no partner and was not used",) if source.rows % 2 else ()
+        odd = (
+            ("linear estimator: one row has no partner and was not used",)
+            if source.rows % 2
+            else ()
+        )
         return Estimates(values, Psi(h - values), notes=odd)
 
 
@@ -114,13 +125,16 @@ class Block(PairDesign):
     fewest_selection_rows: ClassVar[int] = 10
 
     def check_rows(self, rows: int, models: int, *, selection: bool) -> None:
-        """Refuse blocks of one row, and too few blocks for the joint covariance of so many models."""
+        """Refuse blocks of one row, and too few blocks for the joint covariance of so many
+        models.
+        """
         block_size(rows, models, self.blocks)
         fewest = BLOCKS_PER_MODEL * models
         each = f"{BLOCKS_PER_MODEL} for each of {models} models"
         if not selection and self.blocks is None and rows < 2 * fewest:
             raise InputError(
-                f'estimator="block": expected at least {2 * fewest} rows (blocks of two, {each}), got {rows}; '
+                f'estimator="block": expected at least {2 * fewest} rows (blocks of two, '
+                f"{each}), got {rows}; "
                 'use estimator="complete"'
             )
         if not selection and self.blocks is not None and self.blocks < fewest:
@@ -134,7 +148,9 @@ class Block(PairDesign):
         size = block_size(n, source.models, self.blocks)
         unused = f"; {n % size} rows are left over and were not used" if n % size else ""
         estimates = block(replace(source, rows=n // size * size), size, runtime)
-        return replace(estimates, notes=(f"block estimator: {n // size} blocks of {size} rows{unused}",))
+        return replace(
+            estimates, notes=(f"block estimator: {n // size} blocks of {size} rows{unused}",)
+        )
 
 
 @described
@@ -169,12 +185,15 @@ class Incomplete(PairDesign):
         n = source.rows
         lags = lags_of(source.rows, self.pairs)
         pairs = f"{n * lags:,} of {n * (n - 1) // 2:,} pairs of rows"
-        note = f"incomplete estimator: {pairs}, each row with the {lags} after it in random order"
+        note = (
+            f"incomplete estimator: {pairs}, each row with the {lags} after it in random order"
+        )
         return replace(incomplete(source, lags, runtime), notes=(note,))
 
 
 def lags_of(rows: int, pairs: int | None) -> int:
-    """R of the cyclic design, which has nR pairs: round(pairs/n), at most (n−1)/2, where nearly all are used.
+    """R of the cyclic design, which has nR pairs: round(pairs/n), at most (n−1)/2, where
+    nearly all are used.
 
     >>> lags_of(1000, 10_000), lags_of(1000, None), lags_of(21, None)
     (10, 25, 10)
@@ -182,13 +201,15 @@ def lags_of(rows: int, pairs: int | None) -> int:
     lags = DEFAULT_LAGS if pairs is None else math.floor(pairs / rows + 0.5)
     if lags < 1:
         raise InputError(
-            f'pairs: expected at least {rows} (one for every row), got {pairs}; for fewer use estimator="linear"'
+            f"pairs: expected at least {rows} (one for every row), got {pairs}; for fewer use "
+            f'estimator="linear"'
         )
     return min(lags, (rows - 1) // 2)
 
 
 def block_size(rows: int, models: int, blocks: int | None) -> int:
-    """The number of rows b = ⌊n/B⌋ of a block; all blocks of that size that fit are used, B or a few more.
+    """The number of rows b = ⌊n/B⌋ of a block; all blocks of that size that fit are used, B
+    or a few more.
 
     By default B is √n, but at least 40 and at least 5 for each model.
 
@@ -197,17 +218,24 @@ def block_size(rows: int, models: int, blocks: int | None) -> int:
     """
     most = rows // 2
     if blocks is None:
-        return rows // min(max(math.isqrt(rows), FEWEST_BLOCKS, BLOCKS_PER_MODEL * models), most)
+        return rows // min(
+            max(math.isqrt(rows), FEWEST_BLOCKS, BLOCKS_PER_MODEL * models), most
+        )
     if blocks > most:
-        raise InputError(f"blocks: expected at most {most} for {rows} rows (two rows or more per block), got {blocks}")
+        raise InputError(
+            f"blocks: expected at most {most} for {rows} rows (two rows or more "
+            f"per block), got {blocks}"
+        )
     return rows // blocks
 
 
 def incomplete(source: PairSource, lags: int, runtime: Runtime) -> Estimates:
-    """The cyclic design: the M = nR pairs (a, a+r mod n), r = 1..R ≤ (n−1)/2, so that every row is in 2R of them.
+    """The cyclic design: the M = nR pairs (a, a+r mod n), r = 1..R ≤ (n−1)/2, so that every
+    row is in 2R of them.
 
-    ``g_a = mean of h over the pairs of a``, ``D = mean g`` and ``ψ = 2(g − ḡ)``; the covariance is
-    `regular_covariance`, O(nR) kernel evaluations and no more than n·l numbers besides a window of rows.
+    ``g_a = mean of h over the pairs of a``, ``D = mean g`` and ``ψ = 2(g − ḡ)``; the
+    covariance is `regular_covariance`, O(nR) kernel evaluations and no more than n·l numbers
+    besides a window of rows.
     """
     n = source.rows
     totals = np.zeros((source.models, n + lags))
@@ -234,11 +262,15 @@ def incomplete(source: PairSource, lags: int, runtime: Runtime) -> Estimates:
     pairs = n * lags
     spread = (scatter + (between.T * counts) @ between) / pairs
     psi = Psi(centred(g))
-    return Estimates(values, psi, covariance=regular_covariance(psi.covariance(), spread, n, pairs))
+    return Estimates(
+        values, psi, covariance=regular_covariance(psi.covariance(), spread, n, pairs)
+    )
 
 
 def _row_sums(h: Array) -> Array:
-    """Each row's sum over its pairs in a part (l, rows, lags), as the first and as the second: (l, rows + lags)."""
+    """Each row's sum over its pairs in a part (l, rows, lags), as the first and as the
+    second: (l, rows + lags).
+    """
     _, rows, lags = h.shape
     sums = np.zeros((len(h), rows + lags))
     sums[:, :rows] = h.sum(axis=2)
@@ -254,10 +286,12 @@ def _row_sums(h: Array) -> Array:
 def regular_covariance(projection: Array, spread: Array, rows: int, pairs: int) -> Array:
     """V of a design of M pairs in which every one of n rows is in equally many.
 
-    With h = θ + (first-order parts) + …, σ² = Cov h, and P = ψᵀψ/(n(n−1)), C = the covariance of h over the pairs:
-    ``E P = ((n−4) V + nσ²/M)/(n−1)`` and ``E C = σ² − V``, so that ``V̂ = ((n−1)P − (n/M)C)/(n − 4 + n/M)`` is
-    unbiased for V. P alone counts the pairs' own noise σ²/M twice. What V holds beyond that noise is at least 0, so it
-    is estimated by the positive part of ``V̂ − C/M``. With disjoint pairs the result is exactly C/(M−1).
+    With h = θ + (first-order parts) + …, σ² = Cov h, and P = ψᵀψ/(n(n−1)), C = the
+    covariance of h over the pairs: ``E P = ((n−4) V + nσ²/M)/(n−1)`` and ``E C = σ² − V``,
+    so that ``V̂ = ((n−1)P − (n/M)C)/(n − 4 + n/M)`` is unbiased for V. P alone counts the
+    pairs' own noise σ²/M twice. What V holds beyond that noise is at least 0, so it is
+    estimated by the positive part of ``V̂ − C/M``. With disjoint pairs the result is exactly
+    C/(M−1).
     """
     noise = spread / pairs
     unbiased = ((rows - 1) * projection - rows * noise) / (rows - 4 + rows / pairs)
@@ -267,8 +301,8 @@ def regular_covariance(projection: Array, spread: Array, rows: int, pairs: int) 
 def block(source: PairSource, size: int, runtime: Runtime) -> Estimates:
     """The complete estimate in each of B = n/b blocks of b consecutive rows: B·b(b−1)/2 pairs.
 
-    D is the mean of the block values. They are independent, so ``V = cov(block values)/B``, and the values minus
-    their mean are the ψ rows.
+    D is the mean of the block values. They are independent, so ``V = cov(block values)/B``,
+    and the values minus their mean are the ψ rows.
     """
     totals = np.zeros((source.rows // size, source.models))
 
@@ -285,30 +319,50 @@ def block(source: PairSource, size: int, runtime: Runtime) -> Estimates:
 
 
 def each_part(
-    source: PairSource, lags: int, reduce: Callable[[int, Array], T], runtime: Runtime, *, ends: int | None = None
+    source: PairSource,
+    lags: int,
+    reduce: Callable[[int, Array], T],
+    runtime: Runtime,
+    *,
+    ends: int | None = None,
 ) -> Iterator[tuple[int, T]]:
-    """(a, reduce(a, h)) for parts of the rows, with h (l, rows, lags) the values of the pairs of row a and those after.
+    """(a, reduce(a, h)) for parts of the rows, with h (l, rows, lags) the values of the
+    pairs of row a and those after.
 
-    Pairs of the last rows reach around to the first. With `ends`, no pair across a multiple of it is needed: h then has
-    fewer lags where none of its rows needs more. Slices run on threads and come in the rows' order.
+    Pairs of the last rows reach around to the first. With `ends`, no pair across a multiple
+    of it is needed: h then has fewer lags where none of its rows needs more. Slices run on
+    threads and come in the rows' order.
     """
 
     def slice_results(start: int, arrays: Sequence[Array]) -> list[tuple[int, T]]:
         values = source.band_values(arrays)
         parts = _parts(start, start + len(arrays[0]) - lags, lags, ends)
-        return [(start + part.first, reduce(start + part.first, values(part))) for part in parts]
+        return [
+            (start + part.first, reduce(start + part.first, values(part))) for part in parts
+        ]
 
-    def window_results(start: int, window: Sequence[Array], executor: Executor | None) -> Iterator[tuple[int, T]]:
+    def window_results(
+        start: int, window: Sequence[Array], executor: Executor | None
+    ) -> Iterator[tuple[int, T]]:
         def call(first: int) -> tuple[Any, ...]:
-            return slice_results, start + first, [array[first : first + size + lags] for array in window]
+            return (
+                slice_results,
+                start + first,
+                [array[first : first + size + lags] for array in window],
+            )
 
-        with closing(local_results(range(0, len(window[0]) - lags, size), call, executor)) as computed:
+        with closing(
+            local_results(range(0, len(window[0]) - lags, size), call, executor)
+        ) as computed:
             for _, results in computed:
                 yield from results
 
     size, threads = slices(source.width, lags, runtime)
-    # A caller's executor is meant for blocks of kernel matrices; slices get no threads besides it.
-    with local_executor(source.rows * lags, threads if runtime.executor is None else 1) as executor:
+    # A caller's executor is meant for blocks of kernel matrices; slices get no threads besides
+    # it.
+    with local_executor(
+        source.rows * lags, threads if runtime.executor is None else 1
+    ) as executor:
         for start, window in windows(source, lags, runtime.memory):
             stop = start + len(window[0]) - lags
             yield from window_results(start, window, executor)
@@ -319,9 +373,11 @@ def each_part(
 
 
 def slices(width: int, lags: int, runtime: Runtime) -> tuple[int, int]:
-    """The rows of a slice and the number of threads: half of the memory holds what the threads compute from slices.
+    """The rows of a slice and the number of threads: half of the memory holds what the
+    threads compute from slices.
 
-    The size does not depend on the number of threads, which therefore changes no bit of the answer.
+    The size does not depend on the number of threads, which therefore changes no bit of the
+    answer.
     """
     rows = runtime.memory // (2 * _SLICE_BYTES * width)
     size = max(FEWEST_SLICE, lags, min(SLICE_ROWS, rows // _THREADS - lags))
@@ -334,11 +390,14 @@ def fewest_window_bytes(width: int, lags: int) -> int:
     return width * max(window, 2 * _SLICE_BYTES * (max(FEWEST_SLICE, lags) + lags))
 
 
-def windows(source: PairSource, lags: int, memory: int = DEFAULT_MEMORY) -> Iterator[tuple[int, list[Array]]]:
-    """(start, arrays) of windows that follow each other; each holds its rows and the `lags` rows after them.
+def windows(
+    source: PairSource, lags: int, memory: int = DEFAULT_MEMORY
+) -> Iterator[tuple[int, list[Array]]]:
+    """(start, arrays) of windows that follow each other; each holds its rows and the `lags`
+    rows after them.
 
-    The rows that two windows have in common are carried over, so that each is fetched (and its scores are evaluated)
-    once, and no more than a window and 2·lags rows are held.
+    The rows that two windows have in common are carried over, so that each is fetched (and
+    its scores are evaluated) once, and no more than a window and 2·lags rows are held.
     """
     n = source.rows
     head = source.fetch(np.arange(lags))
@@ -347,7 +406,10 @@ def windows(source: PairSource, lags: int, memory: int = DEFAULT_MEMORY) -> Iter
     carried = head
     for start in range(0, n, size):
         stop = min(start + size, n)
-        pieces = [carried, [array[max(start + lags - n, 0) : max(stop + lags - n, 0)] for array in head]]
+        pieces = [
+            carried,
+            [array[max(start + lags - n, 0) : max(stop + lags - n, 0)] for array in head],
+        ]
         if start + lags < n:
             pieces.insert(1, source.fetch(np.arange(start + lags, min(stop + lags, n))))
         window = [np.concatenate(arrays) for arrays in zip(*pieces, strict=True)]
@@ -365,8 +427,11 @@ def _parts(start: int, stop: int, lags: int, ends: int | None) -> list[Part]:
         b = min(a + size, stop)
         needed = lags
         if ends is not None:
-            # The largest lag that stays before the next multiple of `ends`, for any of the rows a..b−1.
-            needed = min(lags, ends - 1 if a // ends != (b - 1) // ends else ends - 1 - a % ends)
+            # The largest lag that stays before the next multiple of `ends`, for any of the rows
+            # a..b−1.
+            needed = min(
+                lags, ends - 1 if a // ends != (b - 1) // ends else ends - 1 - a % ends
+            )
         if needed:
             parts.append(Part(a - start, b - start, needed))
     return parts

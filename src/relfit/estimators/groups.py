@@ -1,18 +1,22 @@
 """Which rows belong together: random orders and parts of the rows, and rows in groups.
 
-Rows come in groups when they are, for example, several completions of a prompt or frames of a video.
+Rows come in groups when they are, for example, several completions of a prompt or frames of
+a video.
 
-Rows of one group depend on each other, groups do not. So pairs within a group are left out of every mean, which keeps D
-unbiased, and ψ is summed by group, which makes V right whatever the dependence within.
+Rows of one group depend on each other, groups do not. So pairs within a group are left out
+of every mean, which keeps D unbiased, and ψ is summed by group, which makes V right whatever
+the dependence within.
 
-Let n_g be the size of group g, h(a) the mean of the kernel k(a, ·) over another group's rows and θ the mean of k over
-pairs of different groups, of which there are P = n² − Σ n_g². The estimate of θ is Σ_a S_a/P, S_a the sum of k(a, b)
-over the rows b of other groups, and to first order it is
+Let n_g be the size of group g, h(a) the mean of the kernel k(a, ·) over another group's rows
+and θ the mean of k over pairs of different groups, of which there are P = n² − Σ n_g². The
+estimate of θ is Σ_a S_a/P, S_a the sum of k(a, b) over the rows b of other groups, and to
+first order it is
 
-    θ + Σ_g U_g,   U_g = (2/P)(n − n_g) Σ_{a∈g} (h(a) − θ),   estimated by   (2/P) Σ_{a∈g} (S_a − (n − n_g) θ̂).
+    θ + Σ_g U_g,   U_g = (2/P)(n − n_g) Σ_{a∈g} (h(a) − θ),   estimated by   (2/P) Σ_{a∈g}
+    (S_a − (n − n_g) θ̂).
 
-The U_g are independent with mean 0, so its variance is estimated by Σ_g U_g² G/(G − 1): that of the ψ rows ψ_g = G U_g.
-With one row per group all this is the usual estimate.
+The U_g are independent with mean 0, so its variance is estimated by Σ_g U_g² G/(G − 1): that
+of the ψ rows ψ_g = G U_g. With one row per group all this is the usual estimate.
 """
 
 from __future__ import annotations
@@ -29,7 +33,14 @@ from relfit.compute.rows import some_rows
 from relfit.data.arrays import group_labels
 from relfit.data.load import Data
 from relfit.data.models import Density
-from relfit.estimators.base import Dependence, EstimateSettings, Estimator, Groups, sample_name, samples_of
+from relfit.estimators.base import (
+    Dependence,
+    EstimateSettings,
+    Estimator,
+    Groups,
+    sample_name,
+    samples_of,
+)
 from relfit.util.arrays import Array, Rows
 from relfit.util.errors import InputError, way
 from relfit.util.random import stream
@@ -40,7 +51,9 @@ PAIR_CHUNK = 16_384
 
 @dataclass(frozen=True)
 class BetweenGroupSums:
-    """For every row of one side, the sum of a kernel over its pairs with other groups, and the number of those."""
+    """For every row of one side, the sum of a kernel over its pairs with other groups, and
+    the number of those.
+    """
 
     sums: Array
     counts: Array
@@ -51,7 +64,9 @@ class BetweenGroupSums:
         return np.asarray(self.sums.sum(axis=0) / self.counts.sum())
 
     def projection(self) -> Array:
-        """The rows' first-order contributions to the mean, for one side of a pair; they add up to 0."""
+        """The rows' first-order contributions to the mean, for one side of a pair; they add
+        up to 0.
+        """
         counts = self.counts if self.sums.ndim == 1 else self.counts[:, None]
         return np.asarray((self.sums - counts * self.mean) / self.counts.sum())
 
@@ -63,8 +78,11 @@ def summed_by_group(parts: Array, codes: Rows, count: int) -> Array:
     return count * total
 
 
-def between_group_sums(sums: Array, values: Callable[[Rows, Rows], Array], codes: Rows) -> BetweenGroupSums:
-    """The sums over pairs of different groups, from the row sums over all pairs (n, …) of one sample.
+def between_group_sums(
+    sums: Array, values: Callable[[Rows, Rows], Array], codes: Rows
+) -> BetweenGroupSums:
+    """The sums over pairs of different groups, from the row sums over all pairs (n, …) of
+    one sample.
 
     `values` gives the kernel at pairs of rows; those within a group are subtracted.
     """
@@ -76,7 +94,8 @@ def between_group_sums(sums: Array, values: Callable[[Rows, Rows], Array], codes
 
 
 def same_group(x: Rows, y: Rows) -> Iterator[tuple[Rows, Rows]]:
-    """Every pair of a row of x and a row of y in the same group, in parts of at most PAIR_CHUNK pairs.
+    """Every pair of a row of x and a row of y in the same group, in parts of at most
+    PAIR_CHUNK pairs.
 
     A row of x occurs once in a part.
     """
@@ -91,11 +110,21 @@ def same_group(x: Rows, y: Rows) -> Iterator[tuple[Rows, Rows]]:
 
 
 def split(
-    data: Data, fraction: float, dependence: Dependence, seed: int, purpose: str = "split", most: int | None = None
+    data: Data,
+    fraction: float,
+    dependence: Dependence,
+    seed: int,
+    purpose: str = "split",
+    most: int | None = None,
 ) -> tuple[Data, Data]:
-    """Disjoint random parts of every sample: a fraction of the rows, at most `most`, and the rest."""
+    """Disjoint random parts of every sample: a fraction of the rows, at most `most`, and the
+    rest.
+    """
     orders = row_orders(data, dependence, seed, purpose)
-    cut = {key: min(max(1, round(fraction * len(order))), most or len(order)) for key, order in orders.items()}
+    cut = {
+        key: min(max(1, round(fraction * len(order))), most or len(order))
+        for key, order in orders.items()
+    }
     first = take(data, {key: order[: cut[key]] for key, order in orders.items()})
     return first, take(data, {key: order[cut[key] :] for key, order in orders.items()})
 
@@ -103,18 +132,26 @@ def split(
 def row_orders(
     data: Data, dependence: Dependence, seed: int, purpose: str, *, in_order: bool = False
 ) -> dict[str | None, Rows]:
-    """A random order of the rows of the reference (key None) and of every sample, or the given order if `in_order`.
+    """A random order of the rows of the reference (key None) and of every sample, or the
+    given order if `in_order`.
 
-    All models draw theirs from one stream, so that neither the order of the models, nor their names, nor another copy
-    changes a number, and rows made from common random numbers stay together; independent samples may be shuffled alike.
-    The reference uses that stream too if its rows are paired with those of the models.
+    All models draw theirs from one stream, so that neither the order of the models, nor
+    their names, nor another copy changes a number, and rows made from common random numbers
+    stay together; independent samples may be shuffled alike. The reference uses that stream
+    too if its rows are paired with those of the models.
     """
     lengths = {name: len(rows) for name, rows in data.samples.items()}
     if in_order:
-        return {None: np.arange(len(data.reference)), **{name: np.arange(n) for name, n in lengths.items()}}
+        return {
+            None: np.arange(len(data.reference)),
+            **{name: np.arange(n) for name, n in lengths.items()},
+        }
     drawn = {n: stream(seed, purpose, "models").permutation(n) for n in set(lengths.values())}
     rng = stream(seed, purpose, "models" if dependence == "paired" else "reference")
-    return {None: rng.permutation(len(data.reference)), **{name: drawn[n] for name, n in lengths.items()}}
+    return {
+        None: rng.permutation(len(data.reference)),
+        **{name: drawn[n] for name, n in lengths.items()},
+    }
 
 
 def take(data: Data, rows: Mapping[str | None, Rows]) -> Data:
@@ -123,26 +160,38 @@ def take(data: Data, rows: Mapping[str | None, Rows]) -> Data:
         name: model if isinstance(model, Density) else some_rows(model, rows[name], data.folder)
         for name, model in data.models.items()
     }
-    return replace(data, reference=some_rows(data.reference, rows[None], data.folder), models=models)
+    return replace(
+        data, reference=some_rows(data.reference, rows[None], data.folder), models=models
+    )
 
 
-def make_groups(labels: Any, data: Data, dependence: Dependence, estimator: Estimator) -> Groups:
-    """Group numbers from labels: an array for rows that all belong together, or a mapping of names to labels.
+def make_groups(
+    labels: Any, data: Data, dependence: Dependence, estimator: Estimator
+) -> Groups:
+    """Group numbers from labels: an array for rows that all belong together, or a mapping of
+    names to labels.
 
-    The reference's labels have the key "reference" (or None, where a model has that name). Samples left out of the
-    mapping have independent rows. Labels of different samples have nothing to do with each other, unless the models
-    are "shared" (their labels are common) or "paired" (the reference's too).
+    The reference's labels have the key "reference" (or None, where a model has that name).
+    Samples left out of the mapping have independent rows. Labels of different samples have
+    nothing to do with each other, unless the models are "shared" (their labels are common)
+    or "paired" (the reference's too).
     """
     if not estimator.every_pair:
         raise InputError(f'groups: expected estimator="complete", got {estimator.name!r}')
     if dependence == "chain":
-        raise InputError('groups: cannot be combined with dependence="chain", which has its own batches; leave one out')
+        raise InputError(
+            'groups: cannot be combined with dependence="chain", which has its '
+            "own batches; leave one out"
+        )
     labels_of = _labels(labels, data, dependence)
     for family in _families(data, dependence):
         missing = [key for key in family if key not in labels_of]
         if len(family) > 1 and missing:
             who = "the reference" if missing[0] is None else sample_name(missing[0])
-            raise InputError(f"groups: expected labels for {who} too, since dependence={dependence!r} joins them")
+            raise InputError(
+                f"groups: expected labels for {who} too, since "
+                f"dependence={dependence!r} joins them"
+            )
     independent = {key: np.arange(len(rows)) for key, rows in samples_of(data).items()}
     return _numbered({**independent, **labels_of}, data, dependence)
 
@@ -150,7 +199,9 @@ def make_groups(labels: Any, data: Data, dependence: Dependence, estimator: Esti
 def split_rows(
     data: Data, settings: EstimateSettings, fraction: float
 ) -> tuple[tuple[Data, EstimateSettings], tuple[Data, EstimateSettings]]:
-    """Disjoint random parts of every sample, to select with and to test with; groups are never divided."""
+    """Disjoint random parts of every sample, to select with and to test with; groups are
+    never divided.
+    """
     if settings.groups is None:
         selection, testing = split(data, fraction, settings.dependence, settings.seed)
         return (selection, settings), (testing, settings)
@@ -158,14 +209,17 @@ def split_rows(
     dependence = settings.dependence
     selected: dict[str | None, NDArray[np.bool_]] = {}
     for key, codes in groups.codes.items():
-        # Samples that belong together draw the same groups, as they draw the same rows in `row_orders`.
+        # Samples that belong together draw the same groups, as they draw the same rows in
+        # `row_orders`.
         common = "reference" if key is None and dependence != "paired" else "models"
         order = stream(settings.seed, "split", common).permutation(groups.counts[key])
         selected[key] = np.isin(codes, order[: max(1, round(fraction * len(order)))])
 
     def part(selecting: bool) -> tuple[Data, EstimateSettings]:
         rows = {key: np.flatnonzero(mask == selecting) for key, mask in selected.items()}
-        numbered = _numbered({key: codes[rows[key]] for key, codes in groups.codes.items()}, data, dependence)
+        numbered = _numbered(
+            {key: codes[rows[key]] for key, codes in groups.codes.items()}, data, dependence
+        )
         return take(data, {None: np.arange(0), **rows}), replace(settings, groups=numbered)
 
     return part(selecting=True), part(selecting=False)
@@ -177,16 +231,22 @@ def _labels(labels: Any, data: Data, dependence: Dependence) -> dict[str | None,
         together = data.kind in ("densities", "likelihoods") or dependence == "paired"
         if not together and not (data.kind == "target" and dependence == "shared"):
             raise InputError(
-                "groups: expected labels for each sample, since not all samples have their groups in common "
+                "groups: expected labels for each sample, since not all samples have their "
+                "groups in common "
                 f"(dependence {dependence}), got one list for all ({type(labels).__name__}); "
-                + way("name a column of every file", 'give a mapping {"reference": labels, "model": labels}')
+                + way(
+                    "name a column of every file",
+                    'give a mapping {"reference": labels, "model": labels}',
+                )
             )
         return {key: group_labels("groups", labels, size) for key, size in sizes.items()}
     labels_of = {}
     for name, values in labels.items():
         key = None if name == "reference" and "reference" not in data.names else name
         if key not in sizes and key not in data.copies:
-            raise InputError(f"groups: expected names of samples among the keys, got {reprlib.repr(name)}")
+            raise InputError(
+                f"groups: expected names of samples among the keys, got {reprlib.repr(name)}"
+            )
         if key not in data.copies:
             labels_of[key] = group_labels(f"groups of {name!r}", values, sizes[key])
     return labels_of
@@ -202,11 +262,15 @@ def _families(data: Data, dependence: Dependence) -> list[list[str | None]]:
     return [[key] for key in keys]
 
 
-def _numbered(labels: Mapping[str | None, NDArray[Any]], data: Data, dependence: Dependence) -> Groups:
+def _numbered(
+    labels: Mapping[str | None, NDArray[Any]], data: Data, dependence: Dependence
+) -> Groups:
     """Labels as whole numbers from 0; within a family the same label has the same number."""
     groups = Groups({}, {})
     for family in _families(data, dependence):
-        numbers = np.unique(np.concatenate([labels[key] for key in family]), return_inverse=True)[1]
+        numbers = np.unique(
+            np.concatenate([labels[key] for key in family]), return_inverse=True
+        )[1]
         ends = np.cumsum([len(labels[key]) for key in family])[:-1]
         groups.codes.update(zip(family, np.split(numbers, ends), strict=True))
         groups.counts.update(dict.fromkeys(family, 1 + int(numbers.max())))

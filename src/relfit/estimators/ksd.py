@@ -1,8 +1,10 @@
-"""Squared kernel Stein discrepancy: of several densities to one reference, all from one pass over the kernel, and of
-samples or Markov chains to a target density. `pairkernel` has the Stein kernel.
+"""Squared kernel Stein discrepancy: of several densities to one reference, all from one pass
+over the kernel, and of samples or Markov chains to a target density. `pairkernel` has the
+Stein kernel.
 
-The scores of related models span few columns: those of Gaussians are combinations of 1 and x, those of networks that
-differ in one unit share the others. A kernel matrix times their independent columns gives the rest by a small product.
+The scores of related models span few columns: those of Gaussians are combinations of 1 and
+x, those of networks that differ in one unit share the others. A kernel matrix times their
+independent columns gives the rest by a small product.
 """
 
 from __future__ import annotations
@@ -42,17 +44,21 @@ from relfit.util.errors import InputError
 
 # Beyond this size, fourth powers of the numbers leave float64.
 LARGEST = 1e50
-# Columns count as dependent only if every row is reproduced to within this fraction of the column's size.
+# Columns count as dependent only if every row is reproduced to within this fraction of the
+# column's size.
 TOLERANCE = 1e-13
 # With fewer batches of a chain, their means are too few for a normal approximation.
 FEWEST_BATCHES = 20
-# The search for dependent columns pays off only if at most this fraction of the columns remains.
+# The search for dependent columns pays off only if at most this fraction of the columns
+# remains.
 WORTHWHILE = 0.8
 
 
 @dataclass(frozen=True)
 class Columns:
-    """``matrix ≈ basis @ coefficients``, to rounding; coefficients None means the matrix itself."""
+    """``matrix ≈ basis @ coefficients``, to rounding; coefficients None means the matrix
+    itself.
+    """
 
     basis: Array
     coefficients: Array | None = None
@@ -63,7 +69,8 @@ class Columns:
 
 
 def independent_columns(matrix: Array) -> Columns:
-    """Some columns of the matrix (n, c) that the others are combinations of; all of them if that saves little.
+    """Some columns of the matrix (n, c) that the others are combinations of; all of them if
+    that saves little.
 
     A matrix on a device is left as it is: there, products cost less than the search.
     """
@@ -80,11 +87,16 @@ def independent_columns(matrix: Array) -> Columns:
         return whole
     coefficients = np.zeros((rank, c))
     coefficients[:, order[:rank]] = np.eye(rank)
-    coefficients[:, order[rank:]] = solve_triangular(triangle[:rank, :rank], triangle[:rank, rank:])
+    coefficients[:, order[rank:]] = solve_triangular(
+        triangle[:rank, :rank], triangle[:rank, rank:]
+    )
     basis = matrix[:, order[:rank]]
     coefficients *= scale / scale[order[:rank], None]
     # The rows examined may agree by accident: keep the short form only if every row agrees.
-    if np.abs(basis @ coefficients - matrix).max(axis=0) @ (1.0 / _sizes(matrix)) > 100.0 * TOLERANCE * c:
+    if (
+        np.abs(basis @ coefficients - matrix).max(axis=0) @ (1.0 / _sizes(matrix))
+        > 100.0 * TOLERANCE * c
+    ):
         return whole
     return Columns(np.ascontiguousarray(basis), coefficients)
 
@@ -95,13 +107,16 @@ def _sizes(matrix: Array) -> Array:
     return np.where(largest == 0.0, 1.0, largest)
 
 
-def complete(x: Any, scores: Sequence[Any], kernel: Kernel, runtime: Runtime, seed: int) -> Estimates:
+def complete(
+    x: Any, scores: Sequence[Any], kernel: Kernel, runtime: Runtime, seed: int
+) -> Estimates:
     """KSD² of each model, scores (n, d) at the reference rows x (n, d), with ψ rows.
 
-    ``g_i(x_a) = Σ_{b≠a} u_i(x_a,x_b)/(n−1)``, D_i = mean g_i and ψ = 2(g − ḡ)·(n−1)/(n−2): the factor
-    makes ψᵀψ/(n(n−1)) the jackknife covariance, which the plain projection falls short of by
-    ((n−2)/(n−1))². The second-order part comes from random pairs of rows. The yardstick is that of the model with the
-    smallest KSD²: each has a Stein kernel of its own, and this one is closest to that of the data.
+    ``g_i(x_a) = Σ_{b≠a} u_i(x_a,x_b)/(n−1)``, D_i = mean g_i and ψ = 2(g − ḡ)·(n−1)/(n−2):
+    the factor makes ψᵀψ/(n(n−1)) the jackknife covariance, which the plain projection falls
+    short of by ((n−2)/(n−1))². The second-order part comes from random pairs of rows. The
+    yardstick is that of the model with the smallest KSD²: each has a Stein kernel of its
+    own, and this one is closest to that of the data.
     """
     n = len(x)
     centre = centre_of(x)
@@ -126,7 +141,8 @@ def with_second_order(
     psi: Psi,
     diagonal: Array,
 ) -> Estimates:
-    """KSD² `values` and their ψ rows with the second-order part, from random pairs of rows, and the yardstick.
+    """KSD² `values` and their ψ rows with the second-order part, from random pairs of rows,
+    and the yardstick.
 
     `diagonal` (l,) holds Σ_a u_i(x_a, x_a), of which only that of the best model is used.
     """
@@ -150,22 +166,36 @@ def with_second_order(
 
 
 def _diagonal_sum(kernel: Kernel, x: Any, scores: Any, centre: Array | float) -> float:
-    """Σ_a u(x_a, x_a) of one model, from rows without the `centre` subtracted and its scores at them."""
+    """Σ_a u(x_a, x_a) of one model, from rows without the `centre` subtracted and its scores
+    at them.
+    """
     rows = ((host(shifted(x[part], centre)), host(scores[part])) for part in parts(x.shape))
     return sum(float(PairKernel(kernel).stein_pairs(both, both).sum()) for both in rows)
 
 
-def row_sums(x: Any, scores: Sequence[Any], kernel: Kernel, runtime: Runtime, *, centre: Array | float = 0.0) -> Any:
-    """Σ_{b≠a} u_i(x_a, x_b) for every row and model (n, l), as an array of the backend if it is a single patch.
+def row_sums(
+    x: Any,
+    scores: Sequence[Any],
+    kernel: Kernel,
+    runtime: Runtime,
+    *,
+    centre: Array | float = 0.0,
+) -> Any:
+    """Σ_{b≠a} u_i(x_a, x_b) for every row and model (n, l), as an array of the backend if it
+    is a single patch.
 
     The kernel is that of rows with the `centre` subtracted.
     """
-    return matrix_sums(SteinSums(kernel, centre, len(scores)), (x, *scores), [(0, 0)], runtime)[0].rows
+    return matrix_sums(SteinSums(kernel, centre, len(scores)), (x, *scores), [(0, 0)], runtime)[
+        0
+    ].rows
 
 
 @dataclass(frozen=True)
 class _Side:
-    """Prepared rows: `columns` to be multiplied with the kernel matrix; `finish` makes row sums of the products."""
+    """Prepared rows: `columns` to be multiplied with the kernel matrix; `finish` makes row
+    sums of the products.
+    """
 
     points: Points
     columns: Mapping[Weight, Columns]
@@ -176,8 +206,9 @@ class _Side:
 class SteinSums:
     """Row sums of every u_i; the sources are the rows and then each model's scores at them.
 
-    For sums between two sets of rows the sources are both, one after the other. The sums are then for the rows of one
-    only, over those of the other, which begins at the source `columns`; there each model i may have `weights` (·, l).
+    For sums between two sets of rows the sources are both, one after the other. The sums are
+    then for the rows of one only, over those of the other, which begins at the source
+    `columns`; there each model i may have `weights` (·, l).
     """
 
     kernel: Kernel
@@ -194,31 +225,47 @@ class SteinSums:
         return f"Stein sums {kernel_key(self.kernel, self.centre)}{between}"
 
     def needs(self, patch: Patch) -> tuple[int, ...]:
-        return tuple(source for first in {patch.x: 0, patch.y: 0} for source in range(first, first + 1 + self.models))
+        return tuple(
+            source
+            for first in {patch.x: 0, patch.y: 0}
+            for source in range(first, first + 1 + self.models)
+        )
 
     def width(self, sources: Sequence[Any]) -> int:
         return len(sources) * (int(sources[0].shape[1]) + 1)
 
-    def prepare(self, sources: Sequence[Any], which: int, rows: slice, backend: Backend) -> _Side:
+    def prepare(
+        self, sources: Sequence[Any], which: int, rows: slice, backend: Backend
+    ) -> _Side:
         stein = PairKernel(self.kernel)
         tilt = self.kernel.tilt
         x = shifted(sources[which][rows], self.centre)
-        scores = stein.tilted_scores(x, *(s[rows] for s in sources[which + 1 : which + 1 + self.models]))
+        scores = stein.tilted_scores(
+            x, *(s[rows] for s in sources[which + 1 : which + 1 + self.models])
+        )
         weight = np.ones((1, 1)) if tilt is None else tilt.weights(x)[:, None]
         x, weight, *scores = (backend.array(part) for part in (x, weight, *scores))
         if self.weights is None:
             right, finish = stein.stein_columns(x, scores)
         else:
-            # Each model weights the rows in its own way, so that they have no columns in common.
+            # Each model weights the rows in its own way, so that they have no columns in
+            # common.
             right, finish = _side_by_side([stein.stein_columns(x, [s]) for s in scores])
         if self.columns == which and self.weights is not None:
             own = library(x).repeat_interleave if hasattr(x, "is_cuda") else np.repeat
             each = backend.array(self.weights[rows])
-            right = {w: matrix * own(each, matrix.shape[1] // len(scores), 1) for w, matrix in right.items()}
+            right = {
+                w: matrix * own(each, matrix.shape[1] // len(scores), 1)
+                for w, matrix in right.items()
+            }
         if self.columns not in (None, which):
             right = {}  # only the sums of its rows are needed
         columns = {w: independent_columns(matrix * weight) for w, matrix in right.items()}
-        return _Side(backend.points(self.kernel.untilted, x), columns, lambda products: finish(products) * weight)
+        return _Side(
+            backend.points(self.kernel.untilted, x),
+            columns,
+            lambda products: finish(products) * weight,
+        )
 
     def combine(self, x: _Side, y: _Side, patch: Patch) -> list[Job]:
         right = {w: part.basis for w, part in y.columns.items()}
@@ -233,19 +280,30 @@ class SteinSums:
         rows = x.finish({w: part.expand(product.rows[w]) for w, part in y.columns.items()})
         if not product.columns:
             return Sums(rows)
-        return Sums(rows, y.finish({w: part.expand(product.columns[w]) for w, part in x.columns.items()}))
+        return Sums(
+            rows,
+            y.finish({w: part.expand(product.columns[w]) for w, part in x.columns.items()}),
+        )
 
 
-def _side_by_side(each: Sequence[tuple[dict[Weight, Array], RowSums]]) -> tuple[dict[Weight, Array], RowSums]:
+def _side_by_side(
+    each: Sequence[tuple[dict[Weight, Array], RowSums]],
+) -> tuple[dict[Weight, Array], RowSums]:
     """The columns of one model after another, and their sums (n, l)."""
 
     def finish(products: Mapping[Weight, Array]) -> Array:
         arrays = library(next(iter(products.values())))
         split = {w: arrays.hsplit(product, len(each)) for w, product in products.items()}
-        sums = [finish_one({w: part[i] for w, part in split.items()}) for i, (_, finish_one) in enumerate(each)]
+        sums = [
+            finish_one({w: part[i] for w, part in split.items()})
+            for i, (_, finish_one) in enumerate(each)
+        ]
         return cast(Array, arrays.hstack(sums))
 
-    return {w: library(matrix).hstack([right[w] for right, _ in each]) for w, matrix in each[0][0].items()}, finish
+    return {
+        w: library(matrix).hstack([right[w] for right, _ in each])
+        for w, matrix in each[0][0].items()
+    }, finish
 
 
 def grouped_ksd(
@@ -260,15 +318,23 @@ def grouped_ksd(
     kernel = kernel.moved(centre)
 
     def values(a: Rows, b: Rows) -> Array:
-        return PairKernel(kernel).stein_pairs([part[a] for part in (x, *scores)], [part[b] for part in (x, *scores)])
+        return PairKernel(kernel).stein_pairs(
+            [part[a] for part in (x, *scores)], [part[b] for part in (x, *scores)]
+        )
 
     sums = host(row_sums(x, scores, kernel, runtime))
     apart = between_group_sums(sums, values, codes)
     n = len(x)
     best = int(np.argmin(apart.mean))
-    near = float((sums - apart.sums)[:, best].sum() + _diagonal_sum(kernel, x, scores[best], 0.0))
-    yardstick = split_half_discrepancy(near, n**2 - float(apart.counts.sum()), float(apart.mean[best]), n)
-    psi = Psi(summed_by_group(2.0 * apart.projection(), codes, count) * ((count - 1) / (count - 2)))
+    near = float(
+        (sums - apart.sums)[:, best].sum() + _diagonal_sum(kernel, x, scores[best], 0.0)
+    )
+    yardstick = split_half_discrepancy(
+        near, n**2 - float(apart.counts.sum()), float(apart.mean[best]), n
+    )
+    psi = Psi(
+        summed_by_group(2.0 * apart.projection(), codes, count) * ((count - 1) / (count - 2))
+    )
     return Estimates(apart.mean, psi, yardstick=yardstick)
 
 
@@ -280,28 +346,49 @@ class Densities(base.Kind):
     smooth = True
     largest = LARGEST
 
-    def check(self, data: Data, estimator: Estimator, dependence: Dependence, *, grouped: bool) -> None:
+    def check(
+        self, data: Data, estimator: Estimator, dependence: Dependence, *, grouped: bool
+    ) -> None:
         if dependence != "independent":
             raise InputError(
-                f'dependence={dependence!r}: describes samples of the models; densities have none, use "independent"'
+                f"dependence={dependence!r}: describes samples of the models; densities have "
+                f'none, use "independent"'
             )
         check_continuous("reference", data.reference)
 
-    def sources(self, data: Data, settings: EstimateSettings, *, in_order: bool = False) -> list[PairSource]:
-        order = row_orders(data, settings.dependence, settings.seed, "pairs", in_order=in_order)[None]
+    def sources(
+        self, data: Data, settings: EstimateSettings, *, in_order: bool = False
+    ) -> list[PairSource]:
+        order = row_orders(
+            data, settings.dependence, settings.seed, "pairs", in_order=in_order
+        )[None]
         centre = centre_of(data.reference)
         kernel = PairKernel(settings.kernel.moved(centre))
 
         def fetch(rows: Rows) -> list[Array]:
             x = data.reference[order[rows]]
-            return [x - centre, *(scores_of(name, density, x) for name, density in data.densities.items())]
+            return [
+                x - centre,
+                *(scores_of(name, density, x) for name, density in data.densities.items()),
+            ]
 
         width = self.width(data, settings.dependence)
-        return [PairSource(len(order), len(data.densities), fetch, kernel.stein_pairs, kernel.stein_bands, width)]
+        return [
+            PairSource(
+                len(order),
+                len(data.densities),
+                fetch,
+                kernel.stein_pairs,
+                kernel.stein_bands,
+                width,
+            )
+        ]
 
     def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
         x = data.reference
-        scores = [all_scores(name, density, x, settings) for name, density in data.densities.items()]
+        scores = [
+            all_scores(name, density, x, settings) for name, density in data.densities.items()
+        ]
         return complete(x, scores, settings.kernel, settings.runtime, settings.seed)
 
     def grouped(self, data: Data, settings: EstimateSettings, groups: base.Groups) -> Estimates:
@@ -333,33 +420,48 @@ def check_continuous(argument: str, rows: Array) -> None:
     # From 2⁵² on every float64 is a whole number.
     if largest < 2.0**52 and whole:
         raise InputError(
-            f"{argument}: expected continuous data for KSD, got whole numbers only; use samples of the models and MMD"
+            f"{argument}: expected continuous data for KSD, got whole numbers only; use "
+            f"samples of the models and MMD"
         )
     if largest > LARGEST:
         raise InputError(
-            f"{argument}: expected numbers below {LARGEST:g} in size for KSD, got {largest:g}; rescale the data"
+            f"{argument}: expected numbers below {LARGEST:g} in size for KSD, got "
+            f"{largest:g}; rescale the data"
         )
 
 
 class Target(base.Kind):
-    """Samples compared with a target density, by KSD²: which sampler or approximation is closest to it?"""
+    """Samples compared with a target density, by KSD²: which sampler or approximation is
+    closest to it?
+    """
 
     words = "a density as the reference"
     discrepancies = ("ksd",)
     smooth = True
     largest = LARGEST
 
-    def check(self, data: Data, estimator: Estimator, dependence: Dependence, *, grouped: bool) -> None:
+    def check(
+        self, data: Data, estimator: Estimator, dependence: Dependence, *, grouped: bool
+    ) -> None:
         if dependence == "paired":
-            raise InputError('dependence="paired": pairs models with reference rows, but the reference is a density')
+            raise InputError(
+                'dependence="paired": pairs models with reference rows, but the '
+                "reference is a density"
+            )
         if dependence == "chain" and not estimator.every_pair:
-            raise InputError(f'dependence="chain": expected estimator="complete", got {estimator.name!r}')
+            raise InputError(
+                f'dependence="chain": expected estimator="complete", got {estimator.name!r}'
+            )
         for name, x in data.samples.items():
             check_continuous(f"model {name!r}", x)
         self.check_shared({len(x) for x in data.samples.values()}, dependence, grouped=grouped)
 
-    def sources(self, data: Data, settings: EstimateSettings, *, in_order: bool = False) -> list[PairSource]:
-        orders = row_orders(data, settings.dependence, settings.seed, "pairs", in_order=in_order)
+    def sources(
+        self, data: Data, settings: EstimateSettings, *, in_order: bool = False
+    ) -> list[PairSource]:
+        orders = row_orders(
+            data, settings.dependence, settings.seed, "pairs", in_order=in_order
+        )
 
         def source(samples: Mapping[str, Array]) -> PairSource:
             """Samples of one size whose rows are taken in one order, or a single sample."""
@@ -370,19 +472,32 @@ class Target(base.Kind):
 
             def fetch(rows: Rows) -> list[Array]:
                 taken = {name: x[orders[name][rows]] for name, x in samples.items()}
-                pairs = [(x - centres[name], target_scores(name, x, data, settings)) for name, x in taken.items()]
+                pairs = [
+                    (x - centres[name], target_scores(name, x, data, settings))
+                    for name, x in taken.items()
+                ]
                 return [array for pair in pairs for array in pair]
 
             def values(first: Sequence[Array], second: Sequence[Array]) -> Array:
-                each = [kernel.stein_pairs(first[k], second[k]) for kernel, k in zip(kernels, both, strict=True)]
+                each = [
+                    kernel.stein_pairs(first[k], second[k])
+                    for kernel, k in zip(kernels, both, strict=True)
+                ]
                 return np.hstack(each)
 
             def band_values(window: Sequence[Array]) -> BandValues:
-                each = [kernel.stein_bands(window[k]) for kernel, k in zip(kernels, both, strict=True)]
-                return lambda part: np.concatenate([values_of_model(part) for values_of_model in each])
+                each = [
+                    kernel.stein_bands(window[k])
+                    for kernel, k in zip(kernels, both, strict=True)
+                ]
+                return lambda part: np.concatenate(
+                    [values_of_model(part) for values_of_model in each]
+                )
 
             count, d = next(iter(samples.values())).shape
-            return PairSource(count, len(samples), fetch, values, band_values, 2 * d * len(samples))
+            return PairSource(
+                count, len(samples), fetch, values, band_values, 2 * d * len(samples)
+            )
 
         if settings.dependence == "shared":
             return [source(data.samples)]
@@ -394,16 +509,25 @@ class Target(base.Kind):
     def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
         if settings.dependence == "chain":
             return _chains(data, settings)
-        # The seed gives the same pairs for all models of a size: rows from common random numbers stay together.
+        # The seed gives the same pairs for all models of a size: rows from common random
+        # numbers stay together.
         each = [
-            complete(x, [target_scores(name, x, data, settings)], settings.kernel, settings.runtime, settings.seed)
+            complete(
+                x,
+                [target_scores(name, x, data, settings)],
+                settings.kernel,
+                settings.runtime,
+                settings.seed,
+            )
             for name, x in data.samples.items()
         ]
         shared = settings.dependence == "shared"
         estimates = side_by_side(each, shared=shared)
         return self.with_second_order(data, settings, estimates) if shared else estimates
 
-    def with_second_order(self, data: Data, settings: EstimateSettings, estimates: Estimates) -> Estimates:
+    def with_second_order(
+        self, data: Data, settings: EstimateSettings, estimates: Estimates
+    ) -> Estimates:
         """The estimates with the second-order part of samples from common random numbers."""
         (source,) = self.sources(data, settings, in_order=True)
         rows = np.stack(estimates.psi.models, axis=1)
@@ -416,7 +540,9 @@ class Target(base.Kind):
             scores = target_scores(name, x, data, settings)
             codes = groups.codes[name]
             count = groups.counts[name]
-            each.append(grouped_ksd(x, [scores], codes, count, settings.kernel, settings.runtime))
+            each.append(
+                grouped_ksd(x, [scores], codes, count, settings.kernel, settings.runtime)
+            )
         return side_by_side(each, shared=settings.dependence == "shared")
 
     def models_together(self, data: Data, dependence: Dependence) -> int:
@@ -430,11 +556,14 @@ class Target(base.Kind):
 
 
 def side_by_side(each: Sequence[Estimates], *, shared: bool) -> Estimates:
-    """Estimates of different models as one; only the ψ rows can express what the models have in common.
+    """Estimates of different models as one; only the ψ rows can express what the models have
+    in common.
 
     There are no data to halve, so there is no yardstick.
     """
-    rows = tuple(column for e in each if e.psi.reference is not None for column in e.psi.reference.T)
+    rows = tuple(
+        column for e in each if e.psi.reference is not None for column in e.psi.reference.T
+    )
     second = [e.second_order for e in each if e.second_order is not None]
     covariances = [e.covariance for e in each if e.covariance is not None]
     parts = [e.quadratic for e in each if e.quadratic is not None]
@@ -442,15 +571,22 @@ def side_by_side(each: Sequence[Estimates], *, shared: bool) -> Estimates:
     if parts:
         components = float(np.mean([part.components**-0.5 for part in parts])) ** -2.0
         trace = np.concatenate([part.trace for part in parts])
-        together = SecondOrderMoments(block_diag(*(part.covariance for part in parts)), trace, components)
+        together = SecondOrderMoments(
+            block_diag(*(part.covariance for part in parts)), trace, components
+        )
     psi = Psi(None, rows, shared=shared)
     covariance = block_diag(*covariances) if covariances else None
     if shared and covariance is not None and len(covariances) > 1:
-        # What the models have in common is that of the ψ rows; the rest of each variance is the model's own.
+        # What the models have in common is that of the ψ rows; the rest of each variance is the
+        # model's own.
         plain = psi.covariance()
         variances = np.diag(covariance)
         limits = np.minimum(np.diag(plain), variances)
-        scale = np.sqrt(np.divide(limits, np.diag(plain), out=np.zeros(len(each)), where=np.diag(plain) > 0.0))
+        scale = np.sqrt(
+            np.divide(
+                limits, np.diag(plain), out=np.zeros(len(each)), where=np.diag(plain) > 0.0
+            )
+        )
         covariance = np.outer(scale, scale) * plain + np.diag(variances - limits)
     values = np.concatenate([e.values for e in each])
     second_order = block_diag(*second) if second else None
@@ -462,13 +598,20 @@ def _chains(data: Data, settings: EstimateSettings) -> Estimates:
     rows = []
     notes = []
     for name, x in data.samples.items():
-        chain = chain_ksd(x, target_scores(name, x, data, settings), settings.kernel, settings.runtime)
+        chain = chain_ksd(
+            x, target_scores(name, x, data, settings), settings.kernel, settings.runtime
+        )
         batches = len(chain.batch_psi)
-        few = "; too few for a reliable standard error, run the chain longer" if batches < FEWEST_BATCHES else ""
+        few = (
+            "; too few for a reliable standard error, run the chain longer"
+            if batches < FEWEST_BATCHES
+            else ""
+        )
         values.append(chain.value)
         rows.append(chain.batch_psi)
         notes.append(
-            f"chain {name!r}: autocorrelation time {chain.autocorrelation_time:.3g}, {batches} batches of "
+            f"chain {name!r}: autocorrelation time {chain.autocorrelation_time:.3g}, "
+            f"{batches} batches of "
             f"{chain.batch_length} draws{few}"
         )
     return Estimates(np.array(values), Psi(None, tuple(rows)), None, tuple(notes))
@@ -491,10 +634,12 @@ class ChainEstimate:
 
 
 def chain_ksd(x: Array, scores: Array, kernel: Kernel, runtime: Runtime) -> ChainEstimate:
-    """KSD² from the pairs of draws (m, d) at least one batch length apart, with ψ as batch means.
+    """KSD² from the pairs of draws (m, d) at least one batch length apart, with ψ as batch
+    means.
 
-    Near pairs depend on each other and would bias D; they are left out. The variance of the mean of a
-    correlated series is that of its batch means, ``V = Σ_b ψ̄_b²/(B(B−1))`` over B batches of length L.
+    Near pairs depend on each other and would bias D; they are left out. The variance of the
+    mean of a correlated series is that of its batch means, ``V = Σ_b ψ̄_b²/(B(B−1))`` over B
+    batches of length L.
     """
     m = len(x)
     centre = centre_of(x)
@@ -505,7 +650,9 @@ def chain_ksd(x: Array, scores: Array, kernel: Kernel, runtime: Runtime) -> Chai
     length = batch_length(m, tau)
     near = np.zeros(m)
     for lag in range(1, length):
-        [u] = PairKernel(kernel).stein((x[:-lag], scores[:-lag]), (x[lag:], scores[lag:]), dense=False)
+        [u] = PairKernel(kernel).stein(
+            (x[:-lag], scores[:-lag]), (x[lag:], scores[lag:]), dense=False
+        )
         near[:-lag] += u
         near[lag:] += u
     sums -= near
@@ -517,12 +664,15 @@ def chain_ksd(x: Array, scores: Array, kernel: Kernel, runtime: Runtime) -> Chai
 
 
 def batch_length(m: int, tau: float) -> int:
-    """``L = ⌈m^{1/3} τ^{2/3}⌉``: the order that balances the bias and the variance of batch means."""
+    """``L = ⌈m^{1/3} τ^{2/3}⌉``: the order that balances the bias and the variance of batch
+    means.
+    """
     return int(min(max(1, math.ceil(m ** (1 / 3) * tau ** (2 / 3))), max(1, m // 4)))
 
 
 def autocorrelation_time(series: Array) -> float:
-    """τ = 1 + 2Σρ_k of a stationary series (m,), the sum ended by Geyer's initial positive sequence rule.
+    """τ = 1 + 2Σρ_k of a stationary series (m,), the sum ended by Geyer's initial positive
+    sequence rule.
 
     >>> white = np.random.default_rng(0).normal(size=4000)
     >>> 0.7 < autocorrelation_time(white) < 1.4

@@ -1,7 +1,8 @@
 """Discrepancies at J locations v_j: UME² of samples, FSSD² of densities; linear in the rows.
 
-UME² and FSSD² are U-statistics of features τ(x): ``mean_{a≠b} τ_a·τ_b`` needs the sum of the features only, so one pass
-over the rows gives the sums, and a second one the contribution of every row.
+UME² and FSSD² are U-statistics of features τ(x): ``mean_{a≠b} τ_a·τ_b`` needs the sum of the
+features only, so one pass over the rows gives the sums, and a second one the contribution of
+every row.
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ from relfit.compute.rows import some_rows
 from relfit.data.arrays import as_rows
 from relfit.data.load import Data, require_rows
 from relfit.data.models import scores_of, stored_scores
-from relfit.estimators.base import Complete, Dependence, Estimates, EstimateSettings, Locations, sample_name, samples_of
+from relfit.estimators.base import (
+    Complete,
+    Dependence,
+    Estimates,
+    EstimateSettings,
+    Locations,
+    sample_name,
+    samples_of,
+)
 from relfit.estimators.groups import row_orders, take
 from relfit.estimators.kernel import MOST_HELD, centre_of, separation
 from relfit.estimators.pairkernel import PairKernel, row_products, squared_distances
@@ -34,9 +43,11 @@ CHOICES = ("data", "optimise")
 CHUNK_NUMBERS = 2**18
 # Rows whose pairs measure the second-order variance of FSSD.
 SECOND_ORDER_ROWS = 500
-# Locations that are tried when they are optimised; twice as many as are to be chosen, if that is more.
+# Locations that are tried when they are optimised; twice as many as are to be chosen, if that
+# is more.
 CANDIDATES = 100
-# All scores are kept between the two passes over the rows if they are no more numbers than this: 64 MB.
+# All scores are kept between the two passes over the rows if they are no more numbers than
+# this: 64 MB.
 MOST_SCORES = 2**23
 
 Features = Callable[[slice], Array]
@@ -49,7 +60,9 @@ def _as_locations(value: Any) -> Any:
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return check_whole("locations", value, 1)
     if value is None or isinstance(value, bool | float | str):
-        raise InputError(f"locations: expected a number or an array (J, d), got {reprlib.repr(value)}")
+        raise InputError(
+            f"locations: expected a number or an array (J, d), got {reprlib.repr(value)}"
+        )
     return as_rows("locations", value)
 
 
@@ -57,7 +70,9 @@ def _as_locations(value: Any) -> Any:
 class AtLocations:
     """A discrepancy at J locations."""
 
-    kernel: Kernel | None = option(None, help="the kernel", shown="Gaussian with the median bandwidth")
+    kernel: Kernel | None = option(
+        None, help="the kernel", shown="Gaussian with the median bandwidth"
+    )
     locations: Any = option(
         10,
         _as_locations,
@@ -68,8 +83,10 @@ class AtLocations:
     choose: str = option(
         "data",
         Choice(CHOICES),
-        'how they are chosen. "data" draws them from the rows; "optimise" picks those at which the '
-        "models are best told apart on held-out rows. Either way the rows used are left out of the test.",
+        'how they are chosen. "data" draws them from the rows; "optimise" picks those at '
+        "which the "
+        "models are best told apart on held-out rows. Either way the rows used are left out "
+        "of the test.",
     )
     fraction: float = option(
         0.2,
@@ -80,7 +97,10 @@ class AtLocations:
     def __post_init__(self) -> None:
         checked(self)
         if self.given is not None and self.choose != "data":
-            raise InputError("choose: cannot be combined with given locations; leave it out, or give only their number")
+            raise InputError(
+                "choose: cannot be combined with given locations; leave it out, "
+                "or give only their number"
+            )
 
     @property
     def given(self) -> Array | None:
@@ -95,9 +115,11 @@ class AtLocations:
 
 @described
 class UME(AtLocations):
-    """Squared difference of the mean embeddings of a sample and the data at J locations; linear in the rows.
+    """Squared difference of the mean embeddings of a sample and the data at J locations;
+    linear in the rows.
 
-    ``UME² = mean_j (E k(x,v_j) − E k(r,v_j))²``. It compares the models at these locations only.
+    ``UME² = mean_j (E k(x,v_j) − E k(r,v_j))²``. It compares the models at these locations
+    only.
 
     >>> UME(locations=[[0.0, 0.0], [1.0, 1.0]]).given.shape
     (2, 2)
@@ -108,7 +130,8 @@ class UME(AtLocations):
 class FSSD(AtLocations):
     """Squared finite-set Stein discrepancy of a density at J locations; linear in the rows.
 
-    ``FSSD² = mean_j ‖E[s(r) k(r,v_j) + ∇_r k(r,v_j)]‖²/d`` over the data r, with s the density's score.
+    ``FSSD² = mean_j ‖E[s(r) k(r,v_j) + ∇_r k(r,v_j)]‖²/d`` over the data r, with s the
+    density's score.
 
     >>> FSSD(locations=5, choose="optimise").fraction
     0.2
@@ -120,7 +143,8 @@ AT_LOCATIONS: dict[str, type[AtLocations]] = {"ume": UME, "fssd": FSSD}
 
 @dataclass(frozen=True, eq=False)
 class Chunked:
-    """The rows (n, d) of one sample, or those numbered `kept`, minus a `centre`; read a part at a time, never copied.
+    """The rows (n, d) of one sample, or those numbered `kept`, minus a `centre`; read a part
+    at a time, never copied.
 
     `width` is the number of features of a row.
     """
@@ -138,19 +162,26 @@ class Chunked:
         return rows if self.centre is None else rows - self.centre
 
     def parts(self) -> Iterator[slice]:
-        """Consecutive parts of the rows, so small that the rows of one and their features are few numbers."""
+        """Consecutive parts of the rows, so small that the rows of one and their features
+        are few numbers.
+        """
         size = max(64, CHUNK_NUMBERS // max(16, self.width, self.rows.shape[1]))
         return (slice(a, min(a + size, len(self))) for a in range(0, len(self), size))
 
 
 def ume(
-    reference: Chunked, samples: Sequence[Chunked], locations: Locations, kernel: Kernel, dependence: Dependence
+    reference: Chunked,
+    samples: Sequence[Chunked],
+    locations: Locations,
+    kernel: Kernel,
+    dependence: Dependence,
 ) -> Estimates:
     """UME² of each sample to the reference at J locations, with ψ rows; unequal sizes allowed.
 
-    It is MMD² under the kernel τ(x)·τ(y) with ``τ(x) = (k(x,v_j))_j/√J``:
-    ``D_i = mean_{c≠c'} τ(x_c)·τ(x_c') + mean_{a≠b} τ(r_a)·τ(r_b) − 2 mean_{c,a} τ(x_c)·τ(r_a)``,
-    ``g_i(r_a) = τ(r_a)·(Σ_{b≠a} τ(r_b)/(n−1) − mean_c τ(x_c))`` and f_i likewise for the model's rows.
+    It is MMD² under the kernel τ(x)·τ(y) with ``τ(x) = (k(x,v_j))_j/√J``: ``D_i =
+    mean_{c≠c'} τ(x_c)·τ(x_c') + mean_{a≠b} τ(r_a)·τ(r_b) − 2 mean_{c,a} τ(x_c)·τ(r_a)``,
+    ``g_i(r_a) = τ(r_a)·(Σ_{b≠a} τ(r_b)/(n−1) − mean_c τ(x_c))`` and f_i likewise for the
+    model's rows.
     """
     points = locations.points
     reference, *samples = (replace(x, width=len(points)) for x in (reference, *samples))
@@ -159,26 +190,41 @@ def ume(
         return lambda part: PairKernel(kernel).values(x[part], points) / np.sqrt(len(points))
 
     if dependence == "paired":
-        # τ_a = τ(x_a) − τ(r_a) and D = mean_{a≠b} τ_a·τ_b, which leaves out the pairs of one row.
-        gaps = [FeatureSample(reference, _difference(features(x), features(reference))) for x in samples]
+        # τ_a = τ(x_a) − τ(r_a) and D = mean_{a≠b} τ_a·τ_b, which leaves out the pairs of one
+        # row.
+        gaps = [
+            FeatureSample(reference, _difference(features(x), features(reference)))
+            for x in samples
+        ]
         psi = Psi(centred(np.hstack([x.contributions(x.others[:, None]) for x in gaps])))
-        return Estimates(np.array([x.squared_norm for x in gaps]), psi, np.array([_second_order(x, x) for x in gaps]))
+        return Estimates(
+            np.array([x.squared_norm for x in gaps]),
+            psi,
+            np.array([_second_order(x, x) for x in gaps]),
+        )
     ours, *theirs = (FeatureSample(x, features(x)) for x in (reference, *samples))
-    values = np.array([ours.squared_norm + x.squared_norm - 2.0 * float(ours.mean @ x.mean) for x in theirs])
+    values = np.array(
+        [ours.squared_norm + x.squared_norm - 2.0 * float(ours.mean @ x.mean) for x in theirs]
+    )
     g = ours.contributions(np.stack([ours.others - x.mean for x in theirs], axis=1))
     f = [x.contributions((x.others - ours.mean)[:, None])[:, 0] for x in theirs]
     psi = Psi(centred(g), tuple(centred(row) for row in f), shared=dependence == "shared")
     each = np.array([_second_order(x, x) + 2.0 * _second_order(x, ours) for x in theirs])
     common = _second_order(ours, ours)
-    # For models from common random numbers only the variances are known, not the second-order covariances.
-    return Estimates(values, psi, each + common if dependence == "shared" else np.diag(each) + common)
+    # For models from common random numbers only the variances are known, not the second-order
+    # covariances.
+    return Estimates(
+        values, psi, each + common if dependence == "shared" else np.diag(each) + common
+    )
 
 
 def fssd(reference: Chunked, scores: Scores, points: Array, kernel: Kernel) -> Estimates:
-    """FSSD² of each model at the locations (J, d), with ψ rows; `scores` gives every model's at a part of the rows.
+    """FSSD² of each model at the locations (J, d), with ψ rows; `scores` gives every model's
+    at a part of the rows.
 
-    ``D_i = mean_{a≠b} τ_i(x_a)·τ_i(x_b)`` with ``τ_i(x) = (s_i(x) k(x,v_j) + ∇_x k(x,v_j))_j/√(dJ)``, and
-    ``g_i(x_a) = τ_i(x_a)·Σ_{b≠a} τ_i(x_b)/(n−1)``. ψ = 2(g − ḡ)·(n−1)/(n−2), the jackknife's, as for KSD.
+    ``D_i = mean_{a≠b} τ_i(x_a)·τ_i(x_b)`` with ``τ_i(x) = (s_i(x) k(x,v_j) + ∇_x
+    k(x,v_j))_j/√(dJ)``, and ``g_i(x_a) = τ_i(x_a)·Σ_{b≠a} τ_i(x_b)/(n−1)``. ψ = 2(g −
+    ḡ)·(n−1)/(n−2), the jackknife's, as for KSD.
     """
     n = len(reference)
     reference = replace(reference, width=len(points))
@@ -192,11 +238,15 @@ def fssd(reference: Chunked, scores: Scores, points: Array, kernel: Kernel) -> E
         g[part] = part_of(part).contributions(totals) / ((n - 1) * points.size)
     some = part_of(slice(0, n, -(-n // SECOND_ORDER_ROWS)))
     psi = Psi(centred(g) * ((n - 1) / (n - 2)))
-    return Estimates(g.mean(axis=0), psi, some.second_moments() * (2.0 / (n * (n - 1) * points.size**2)))
+    return Estimates(
+        g.mean(axis=0), psi, some.second_moments() * (2.0 / (n * (n - 1) * points.size**2))
+    )
 
 
 class FeatureSample:
-    """The features τ (n, J) of n rows, a part at a time, and what follows from their sum and their second moments."""
+    """The features τ (n, J) of n rows, a part at a time, and what follows from their sum and
+    their second moments.
+    """
 
     def __init__(self, rows: Chunked, features: Features) -> None:
         n = len(rows)
@@ -210,15 +260,21 @@ class FeatureSample:
         self.features = features
         self.mean: Array = total / n
         self.others: Array = total / (n - 1)  # Σ_b τ_b/(n−1)
-        self.squared_norm = float(total @ total - np.trace(second)) / (n * (n - 1))  # mean_{a≠b} τ_a·τ_b
+        self.squared_norm = float(total @ total - np.trace(second)) / (
+            n * (n - 1)
+        )  # mean_{a≠b} τ_a·τ_b
         self.covariance: Array = second / n - np.outer(self.mean, self.mean)
 
     def contributions(self, directions: Array) -> Array:
-        """``τ_a·m_i − ‖τ_a‖²/(n−1)`` for every row and direction m_i, `directions` (J, l): (n, l)."""
+        """``τ_a·m_i − ‖τ_a‖²/(n−1)`` for every row and direction m_i, `directions` (J, l):
+        (n, l).
+        """
         out = np.empty((len(self.rows), directions.shape[1]))
         for part in self.rows.parts():
             tau = self.features(part)
-            out[part] = tau @ directions - row_products(tau, tau)[:, None] / (len(self.rows) - 1)
+            out[part] = tau @ directions - row_products(tau, tau)[:, None] / (
+                len(self.rows) - 1
+            )
         return out
 
 
@@ -227,18 +283,24 @@ def _difference(model: Features, reference: Features) -> Features:
 
 
 def _second_order(a: FeatureSample, b: FeatureSample) -> float:
-    """``2ζ/(nm)``, or 2ζ/(n(n−1)) within a sample, with ζ = E(τ̃·τ̃')² = tr(C C') of the centred features."""
+    """``2ζ/(nm)``, or 2ζ/(n(n−1)) within a sample, with ζ = E(τ̃·τ̃')² = tr(C C') of the
+    centred features.
+    """
     pairs = len(a.rows) * (len(b.rows) - (a is b))
     return 2.0 * float(np.vdot(a.covariance, b.covariance)) / pairs
 
 
 class _SteinPart:
-    """φ, 2φ' and r² of some rows (n, d) to the locations (J, d), each (n, J), and the models' scores at the rows.
+    """φ, 2φ' and r² of some rows (n, d) to the locations (J, d), each (n, J), and the
+    models' scores at the rows.
 
-    The features s φ + 2φ'·(x − v), (n, J, d) for every model, are never formed for all locations at once.
+    The features s φ + 2φ'·(x − v), (n, J, d) for every model, are never formed for all
+    locations at once.
     """
 
-    def __init__(self, kernel: Kernel, rows: Array, scores: Sequence[Array], points: Array) -> None:
+    def __init__(
+        self, kernel: Kernel, rows: Array, scores: Sequence[Array], points: Array
+    ) -> None:
         stein = PairKernel(kernel)
         self.rows = rows
         self.points = points
@@ -270,7 +332,9 @@ class _SteinPart:
         grams = np.zeros((len(self.scores), n, n))
         for gram, score in zip(grams, self.scores, strict=True):
             for j, point in enumerate(self.points):
-                tau = self.phi[:, j, None] * score + self.slope[:, j, None] * (self.rows - point)
+                tau = self.phi[:, j, None] * score + self.slope[:, j, None] * (
+                    self.rows - point
+                )
                 tau -= tau.mean(axis=0)
                 gram += tau @ tau.T
             np.fill_diagonal(gram, 0.0)
@@ -279,30 +343,46 @@ class _SteinPart:
 
 
 def at_locations(data: Data, settings: EstimateSettings, locations: Locations) -> Estimates:
-    """UME² or FSSD² of every model at the locations, from the rows that were not used to choose them."""
+    """UME² or FSSD² of every model at the locations, from the rows that were not used to
+    choose them.
+    """
     estimates_at = _estimator(data, _rows_left(data, locations), settings)
-    return replace(estimates_at(locations), notes=(f"{locations.note}; the models are compared there only",))
+    return replace(
+        estimates_at(locations),
+        notes=(f"{locations.note}; the models are compared there only",),
+    )
 
 
 def sizes_left(data: Data, locations: Locations) -> tuple[int, ...]:
     """The numbers of rows tested: of the reference, then of each sample."""
-    return tuple(len(x) - len(locations.left_out.get(key, ())) for key, x in samples_of(data).items())
+    return tuple(
+        len(x) - len(locations.left_out.get(key, ())) for key, x in samples_of(data).items()
+    )
 
 
 def without_used_rows(data: Data, locations: Locations) -> tuple[Data, Locations]:
-    """The data without the rows that were used to choose the locations, and the locations by themselves."""
+    """The data without the rows that were used to choose the locations, and the locations by
+    themselves.
+    """
     if not locations.left_out:
         return data, locations
     return take(data, _rows_left(data, locations)), replace(locations, left_out={})
 
 
-def choose_locations(data: Data, discrepancy: AtLocations, settings: EstimateSettings) -> Locations:
-    """The locations given, drawn from the rows, or chosen on held-out rows; the models' order changes nothing."""
+def choose_locations(
+    data: Data, discrepancy: AtLocations, settings: EstimateSettings
+) -> Locations:
+    """The locations given, drawn from the rows, or chosen on held-out rows; the models'
+    order changes nothing.
+    """
     points = discrepancy.given
     if points is not None:
         columns = data.reference.shape[1]
         if points.shape[1] != columns:
-            raise InputError(f"locations: expected {columns} columns like the reference, got {points.shape[1]}")
+            raise InputError(
+                f"locations: expected {columns} columns like the reference, got "
+                f"{points.shape[1]}"
+            )
         at = points if data.encoding is None else data.encoding.apply(points)
         return Locations(at, {}, f"{_counted(points)} given")
     orders = row_orders(data, settings.dependence, settings.seed, "locations")
@@ -314,41 +394,73 @@ def choose_locations(data: Data, discrepancy: AtLocations, settings: EstimateSet
         rows = count if not data.samples else -(-count // 2)
         used = {key: order[:rows] for key, order in orders.items()}
         points = pooled_rows(data, used, count, settings.seed)
-        source = "from the reference" if not data.samples else "half from the reference, half from the models"
+        source = (
+            "from the reference"
+            if not data.samples
+            else "half from the reference, half from the models"
+        )
         locations = Locations(points, used, f"{_counted(points)} drawn {source}: {_left(used)}")
     for key, left in zip(samples_of(data), sizes_left(data, locations), strict=True):
-        require_rows(sample_name(key), left, Complete.fewest_rows, "left for the test once the locations are chosen")
+        require_rows(
+            sample_name(key),
+            left,
+            Complete.fewest_rows,
+            "left for the test once the locations are chosen",
+        )
     return locations
 
 
-def _optimised(data: Data, discrepancy: AtLocations, orders: RowsOf, settings: EstimateSettings) -> Locations:
-    """The held-out rows that, taken one after another, separate the models best on all the held-out rows."""
+def _optimised(
+    data: Data, discrepancy: AtLocations, orders: RowsOf, settings: EstimateSettings
+) -> Locations:
+    """The held-out rows that, taken one after another, separate the models best on all the
+    held-out rows.
+    """
     if len(data.models) < 2:
-        raise InputError('choose="optimise": expected at least 2 different models to tell apart, got 1')
-    held = {key: order[: min(MOST_HELD, round(discrepancy.fraction * len(order)))] for key, order in orders.items()}
+        raise InputError(
+            'choose="optimise": expected at least 2 different models to tell apart, got 1'
+        )
+    held = {
+        key: order[: min(MOST_HELD, round(discrepancy.fraction * len(order)))]
+        for key, order in orders.items()
+    }
     for key, rows in held.items():
-        require_rows(sample_name(key), len(rows), Complete.fewest_rows, "held out for the locations")
+        require_rows(
+            sample_name(key), len(rows), Complete.fewest_rows, "held out for the locations"
+        )
     count = discrepancy.count
     candidates = pooled_rows(data, held, max(CANDIDATES, 2 * count), settings.seed)
     if len(candidates) < count:
-        raise InputError(f"locations: expected at most {len(candidates)} (the rows held out for them), got {count}")
+        raise InputError(
+            f"locations: expected at most {len(candidates)} (the rows held out "
+            f"for them), got {count}"
+        )
     estimates_at = _estimator(data, held, settings)
     each = [estimates_at(Locations(candidate[None])) for candidate in candidates]
     points = candidates[best_separated(each, count)]
-    note = f"{_counted(points)} chosen among {len(candidates)} for telling the models apart: {_left(held)}"
+    note = (
+        f"{_counted(points)} chosen among {len(candidates)} for telling the models apart: "
+        f"{_left(held)}"
+    )
     return Locations(points, held, note)
 
 
 def best_separated(each: Sequence[Estimates], count: int) -> list[int]:
-    """Which of the estimates, each at a single location, to add up: always the one that separates the models most.
+    """Which of the estimates, each at a single location, to add up: always the one that
+    separates the models most.
 
-    D and ψ of several locations are the means of those of each. The second-order variance is added to V: where no
-    model differs from the data the estimated V alone can be tiny by chance. That of a sum is at most (Σ√S2)².
+    D and ψ of several locations are the means of those of each. The second-order variance is
+    added to V: where no model differs from the data the estimated V alone can be tiny by
+    chance. That of a sum is at most (Σ√S2)².
     """
     taken: list[int] = []
     best = None
     for _ in range(count):
-        sums = {i: e if best is None else _sum(best, e) for i, e in enumerate(each) if i not in taken}
+        sums = {
+            i: e if best is None else _sum(best, e)
+            for i, e in enumerate(each)
+            if i not in taken
+        }
         taken.append(max(sums, key=lambda i: _separation(sums[i])))
         best = sums[taken[-1]]
     return taken
@@ -365,10 +477,14 @@ def _sum(a: Estimates, b: Estimates) -> Estimates:
 
 def _separation(estimates: Estimates) -> float:
     covariance = estimates.psi.covariance() + np.diag(estimates.second_order_variances)
-    return separation(JointEstimate(tuple(map(str, range(len(covariance)))), estimates.values, covariance))
+    return separation(
+        JointEstimate(tuple(map(str, range(len(covariance)))), estimates.values, covariance)
+    )
 
 
-def _estimator(data: Data, rows: RowsOf, settings: EstimateSettings) -> Callable[[Locations], Estimates]:
+def _estimator(
+    data: Data, rows: RowsOf, settings: EstimateSettings
+) -> Callable[[Locations], Estimates]:
     kernel = settings.kernel
     dependence = settings.dependence
     if data.kind == "samples":
@@ -378,18 +494,31 @@ def _estimator(data: Data, rows: RowsOf, settings: EstimateSettings) -> Callable
     raw = Chunked(data.reference, rows.get(None))
     scores = _scores(data, raw, settings)
     moved = replace(raw, centre=centre)
-    return lambda locations: fssd(moved, scores, locations.points - centre, kernel.moved(centre))
+    return lambda locations: fssd(
+        moved, scores, locations.points - centre, kernel.moved(centre)
+    )
 
 
 def _scores(data: Data, rows: Chunked, settings: EstimateSettings) -> Scores:
-    """The scores of every model at a part of the rows, from a file, from memory or evaluated anew."""
+    """The scores of every model at a part of the rows, from a file, from memory or evaluated
+    anew.
+    """
     if settings.folder is not None:
-        x = data.reference if rows.kept is None else some_rows(data.reference, rows.kept, settings.folder)
-        stored = [stored_scores(name, density, x, settings.folder) for name, density in data.densities.items()]
+        x = (
+            data.reference
+            if rows.kept is None
+            else some_rows(data.reference, rows.kept, settings.folder)
+        )
+        stored = [
+            stored_scores(name, density, x, settings.folder)
+            for name, density in data.densities.items()
+        ]
         return lambda part: [scores[part] for scores in stored]
 
     def evaluated(part: slice) -> list[Array]:
-        return [scores_of(name, density, rows[part]) for name, density in data.densities.items()]
+        return [
+            scores_of(name, density, rows[part]) for name, density in data.densities.items()
+        ]
 
     if len(rows) * data.reference.shape[1] * len(data.densities) > MOST_SCORES:
         return evaluated
@@ -398,23 +527,30 @@ def _scores(data: Data, rows: Chunked, settings: EstimateSettings) -> Scores:
 
 
 def pooled_rows(data: Data, rows: RowsOf, count: int, seed: int) -> Array:
-    """At most `count` of these rows, half of them from the reference, the others from any models.
+    """At most `count` of these rows, half of them from the reference, the others from any
+    models.
 
-    A model's row is as likely to be taken as any other's of its size, and the draw sees sorted rows, so that neither
-    the order nor the names of the models change it.
+    A model's row is as likely to be taken as any other's of its size, and the draw sees
+    sorted rows, so that neither the order nor the names of the models change it.
     """
     if not data.samples:
         return host(data.reference[rows[None][:count]])
     from_reference = host(data.reference[rows[None][: -(-count // 2)]])
     pool = np.concatenate([host(x[rows[name][:count]]) for name, x in data.samples.items()])
     pool = pool[np.lexsort(pool.T[::-1])]
-    drawn = stream(seed, "locations", "models' rows").choice(len(pool), min(count // 2, len(pool)), replace=False)
+    drawn = stream(seed, "locations", "models' rows").choice(
+        len(pool), min(count // 2, len(pool)), replace=False
+    )
     return np.concatenate([from_reference, pool[drawn]])
 
 
 def _rows_left(data: Data, locations: Locations) -> dict[str | None, Rows]:
     used = locations.left_out
-    return {key: np.delete(np.arange(len(x)), used[key]) for key, x in samples_of(data).items() if key in used}
+    return {
+        key: np.delete(np.arange(len(x)), used[key])
+        for key, x in samples_of(data).items()
+        if key in used
+    }
 
 
 def _counted(points: Array) -> str:
@@ -426,4 +562,7 @@ def _left(used: RowsOf) -> str:
     count = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     rows = "1 row" if counts == [1] else f"{count} rows"
     sample = "each sample" if len(used) > 1 else "the reference"
-    return f"{rows} of {sample}, used for this, {'is' if counts == [1] else 'are'} left out of the test"
+    return (
+        f"{rows} of {sample}, used for this, {'is' if counts == [1] else 'are'} left out "
+        f"of the test"
+    )

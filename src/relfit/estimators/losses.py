@@ -10,7 +10,14 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.data.scores import FEWEST_ITEMS, ScoreOptions, Scores, as_text, scores, with_score_options
+from relfit.data.scores import (
+    FEWEST_ITEMS,
+    ScoreOptions,
+    Scores,
+    as_text,
+    scores,
+    with_score_options,
+)
 from relfit.stats.joint import JointEstimate, Psi
 from relfit.stats.order import STEPS, OrderEffect, is_sorted, order_effect
 from relfit.util.arrays import Array, Rows
@@ -19,8 +26,10 @@ from relfit.util.errors import InputError
 from relfit.util.text import listed, quoted
 
 DEPENDENCE = ("independent", "series")
-# Lags of a short series, as far as its rows allow, and the largest autocorrelation that they are corrected for.
-MOST_SHORT_LAGS, LARGEST_AUTOCORRELATION = 24, 0.97
+# Lags of a short series, as far as its rows allow, and the largest autocorrelation that they
+# are corrected for.
+MOST_SHORT_LAGS = 24
+LARGEST_AUTOCORRELATION = 0.97
 # The cubes of scores below this, and of their errors, do not fit into float64.
 SMALLEST_SCORES = 1e-75
 
@@ -36,26 +45,29 @@ def from_losses(
 ) -> JointEstimate:
     """The mean loss of each model (smaller is better) and the covariance of the means.
 
-    Args:
-        losses: what `relfit.scores` returned or reads, with its options. Scores of which larger ones are better are
-            turned round once, in here: `values` are the means of minus the scores. Without `higher_is_better` and a
-            name that tells the direction, smaller is better, with a note where the numbers look like accuracies.
-        names: l names.
-        dependence: "series" for items in the order of time that depend on their neighbours.
-        lags: with "series", how far dependence reaches: the L of the formula below. By default about 1.3 √n, more
-            in short series, with V made larger where that is not far enough.
+    Args: losses: what `relfit.scores` returned or reads, with its options. Scores of which
+        larger ones are better are turned round once, in here: `values` are the means of
+        minus the scores. Without `higher_is_better` and a name that tells the direction,
+        smaller is better, with a note where the numbers look like accuracies.
+        names: l names. dependence: "series" for items in the order of time that depend on
+        their neighbours. lags: with "series", how far dependence reaches: the L of the
+        formula below. By default about 1.3 √n, more in short series, with V made larger
+        where that is not far enough.
 
-    Items that some model has no score for are left out. ``D = mean of the rows``, ``V = cov(losses)/n``: items are
-    taken as independent, models as paired by item. With groups only the groups are: V is G/(G−1) times the sum over the
-    G groups of the squares of their totals Σ_{a∈g} (loss_a − D)/n. With strata ``D = Σ_t w_t mean_t`` and
-    ``V = Σ_t w_t² V_t``. With a series ``V = (Γ_0 + Σ_{k≤L} (1 − k/(L+1))(Γ_k + Γ_kᵀ))/(n − 1 − L)``,
-    Γ_k = Σ_a ψ_a ψ_{a+k}ᵀ/n.
-    With labels ``D = λ mean(judge, items without labels) + mean(human − λ judge, items with)``,
-    λ = cov(human, judge)/((1 + n/N) var(judge)) between 0 and 1 (Angelopoulos, Duchi and Zrnic 2023); for each item
-    with labels λ is estimated from the others. With strata and labels the degrees of freedom of each difference are
-    Welch's and Satterthwaite's.
+    Items that some model has no score for are left out. ``D = mean of the rows``, ``V =
+    cov(losses)/n``: items are taken as independent, models as paired by item. With groups
+    only the groups are: V is G/(G−1) times the sum over the G groups of the squares of their
+    totals Σ_{a∈g} (loss_a − D)/n. With strata ``D = Σ_t w_t mean_t`` and ``V = Σ_t w_t²
+    V_t``. With a series ``V = (Γ_0 + Σ_{k≤L} (1 − k/(L+1))(Γ_k + Γ_kᵀ))/(n − 1 − L)``, Γ_k =
+    Σ_a ψ_a ψ_{a+k}ᵀ/n. With labels ``D = λ mean(judge, items without labels) + mean(human −
+    λ judge, items with)``, λ = cov(human, judge)/((1 + n/N) var(judge)) between 0 and 1
+    (Angelopoulos, Duchi and Zrnic 2023); for each item with labels λ is estimated from the
+    others. With strata and labels the degrees of freedom of each difference are Welch's and
+    Satterthwaite's.
 
-    >>> joint = from_losses({"old": [0.1, 0.4] * 10, "new": [0.0, 0.3] * 10}, higher_is_better=False)
+    >>> joint = from_losses(
+    ...     {"old": [0.1, 0.4] * 10, "new": [0.0, 0.3] * 10}, higher_is_better=False
+    ... )
     >>> joint.names, joint.values.round(2).tolist()
     (('old', 'new'), [0.25, 0.15])
     """
@@ -65,11 +77,20 @@ def from_losses(
     better = bool(table.higher_is_better)
     rows = -table.values if better else table.values
     n = len(rows)
-    notes = table.notes if table.higher_is_better is not None else (*_unknown_direction(table), *table.notes)
-    binary, design, group_sizes, codes = False, None, None, None
+    notes = (
+        table.notes
+        if table.higher_is_better is not None
+        else (*_unknown_direction(table), *table.notes)
+    )
+    binary = False
+    design = None
+    group_sizes = None
+    codes = None
     freedom = None
     if table.labels is not None:
-        rows, codes, count = _corrected_by_people(rows, -table.labels if better else table.labels)
+        rows, codes, count = _corrected_by_people(
+            rows, -table.labels if better else table.labels
+        )
         values, psi, freedom = row_means(rows, codes, np.ones(2), None)
         design = f"a judge corrected by people on {count} of {n} items"
     elif dependence == "series":
@@ -77,7 +98,9 @@ def from_losses(
         psi = _series(rows - values) if lags is None else Psi(rows - values, lags=int(lags))
         design = f"a series with {psi.lags} {'lag' if psi.lags == 1 else 'lags'}"
     else:
-        codes, parts, count = np.zeros(n, dtype=np.intp), np.ones(1), 1
+        codes = np.zeros(n, dtype=np.intp)
+        parts = np.ones(1)
+        count = 1
         if table.strata is not None:
             codes, parts, count = _strata(table.strata, table.weights)
             design = f"macro average over {count} strata" if count > 1 else None
@@ -85,7 +108,10 @@ def from_losses(
         if table.groups is not None:
             group_names, members = np.unique(table.groups, return_inverse=True)
             if len(group_names) < FEWEST_ITEMS:
-                raise InputError(f"groups: expected at least {FEWEST_ITEMS} groups of items, got {len(group_names)}")
+                raise InputError(
+                    f"groups: expected at least {FEWEST_ITEMS} groups of items, "
+                    f"got {len(group_names)}"
+                )
             group_sizes = (len(group_names),)
         values, psi, freedom = row_means(rows, codes, parts, members)
         binary = count == 1 and members is None and _has_two_values(table.values)
@@ -118,7 +144,9 @@ def from_losses(
     )
 
 
-def _order_effect(table: Scores, psi: Psi, best: int, strata: Rows | None) -> OrderEffect | None:
+def _order_effect(
+    table: Scores, psi: Psi, best: int, strata: Rows | None
+) -> OrderEffect | None:
     """How far items depend on the items before them in their file, within strata."""
     order = None if table.order is None else np.argsort(table.order, kind="stable")
     effect = order_effect(psi, best, order, strata)
@@ -130,20 +158,26 @@ def _order_effect(table: Scores, psi: Psi, best: int, strata: Rows | None) -> Or
 
 def _order_note(effect: OrderEffect, table: Scores, best: str) -> str:
     """What the order of the items shows, and the option that allows for it."""
-    difference = f"the difference between {quoted(table.names[effect.model])} and {quoted(best)}"
+    difference = (
+        f"the difference between {quoted(table.names[effect.model])} and {quoted(best)}"
+    )
     size = f"lag-1 autocorrelation {effect.autocorrelation:.2f}"
     groups = "groups= for items of one prompt or document"
     aside = "leave out labels= and " if table.labels is not None else ""
     if effect.fades:
         return (
-            f"successive items depend on each other ({size} of {difference}), so the standard error is too small by a "
-            f"factor of about {effect.inflation:.2g} and a model may be called worse by chance: {aside}pass "
+            f"successive items depend on each other ({size} of {difference}), so the standard "
+            f"error is too small by a "
+            f"factor of about {effect.inflation:.2g} and a model may be called worse by "
+            f"chance: {aside}pass "
             f'dependence="series" to compare_losses for items in the order of time, or {groups}'
         )
     strata = "" if table.strata is not None else "strata= for the tasks of a benchmark, or "
     return (
-        f"{difference} changes along the table ({size}, and much the same {STEPS} items apart), as where items are "
-        f"sorted by task or document, so the standard error may be too small: {aside}pass to compare_losses "
+        f"{difference} changes along the table ({size}, and much the same {STEPS} items "
+        f"apart), as where items are "
+        f"sorted by task or document, so the standard error may be too small: {aside}pass to "
+        f"compare_losses "
         f"{strata}{groups}"
     )
 
@@ -159,14 +193,20 @@ def _has_two_values(scores: Array) -> bool:
 
 
 def _refuse_small_columns(table: Scores, values: Array, covariance: Array) -> None:
-    """Refuse a model whose scores are so small compared with those of others that their cubes are lost."""
+    """Refuse a model whose scores are so small compared with those of others that their
+    cubes are lost.
+    """
     smallest = SMALLEST_SCORES
-    for j in np.flatnonzero((np.abs(values) < smallest) & (np.diag(covariance) < smallest * smallest)):
+    for j in np.flatnonzero(
+        (np.abs(values) < smallest) & (np.diag(covariance) < smallest * smallest)
+    ):
         size = float(np.abs(table.values[:, j]).max())
         if 0.0 < size < smallest:
             raise InputError(
-                f"losses: expected scores of similar size for all models, got at most {table.unit * size:.2g} for "
-                f"{table.names[j]!r} and {table.unit * float(np.abs(table.values).max()):.2g} for another; use "
+                f"losses: expected scores of similar size for all models, got at most "
+                f"{table.unit * size:.2g} for "
+                f"{table.names[j]!r} and {table.unit * float(np.abs(table.values).max()):.2g} "
+                f"for another; use "
                 "logarithms, such as log-likelihoods"
             )
 
@@ -174,14 +214,23 @@ def _refuse_small_columns(table: Scores, values: Array, covariance: Array) -> No
 def _check_design(table: Scores, dependence: str, lags: Any) -> None:
     """Refuse what cannot be combined."""
     if lags is not None and dependence != "series":
-        raise InputError('lags: belongs to dependence="series"; leave it out, or say that the items are a series')
+        raise InputError(
+            'lags: belongs to dependence="series"; leave it out, or say that the '
+            "items are a series"
+        )
     for name in ("strata", "groups", "labels"):
         if dependence == "series" and getattr(table, name) is not None:
-            raise InputError(f'{name}: cannot be combined with dependence="series"; leave out one of them')
+            raise InputError(
+                f'{name}: cannot be combined with dependence="series"; leave out one of them'
+            )
         if name != "labels" and table.labels is not None and getattr(table, name) is not None:
-            raise InputError(f"labels: cannot be combined with {name} yet; leave out one of them")
+            raise InputError(
+                f"labels: cannot be combined with {name} yet; leave out one of them"
+            )
     if lags is not None and check_whole("lags", lags, 0) > len(table.values) // 4:
-        raise InputError(f"lags: expected at most a quarter of the {len(table.values)} items, got {lags}")
+        raise InputError(
+            f"lags: expected at most a quarter of the {len(table.values)} items, got {lags}"
+        )
 
 
 def _unknown_direction(table: Scores) -> list[str]:
@@ -189,7 +238,8 @@ def _unknown_direction(table: Scores) -> list[str]:
     if table.values.min() < 0.0 or table.values.max() > 1.0:
         return []
     return [
-        "all numbers lie between 0 and 1, and the smallest mean was taken for the best: for accuracies pass "
+        "all numbers lie between 0 and 1, and the smallest mean was taken for the best: for "
+        "accuracies pass "
         "higher_is_better=True, and for losses higher_is_better=False"
     ]
 
@@ -197,25 +247,32 @@ def _unknown_direction(table: Scores) -> list[str]:
 def row_means(
     rows: Array, codes: Rows, weights: Array, members: NDArray[Any] | None
 ) -> tuple[Array, Psi, Array | None]:
-    """D = Σ_t w_t mean_t over the strata t, its ψ rows, one for each item or each group, and degrees of freedom.
+    """D = Σ_t w_t mean_t over the strata t, its ψ rows, one for each item or each group, and
+    degrees of freedom.
 
-    U_a = w_t (x_a − mean_t)/n_t are the items' contributions to D, and their sum over a group is the group's. Of G
-    groups with G_t in stratum t, ψ_g = G U_g √(G_t (G − 1)/((G_t − 1) G)), so that ψᵀψ/(G(G − 1)) is
-    Σ_t G_t/(G_t − 1) Σ_{g∈t} U_g², which is Σ_t w_t² cov_t/n_t for groups of one item. Where a group lies in several
-    strata the factors of the strata do not apply.
+    U_a = w_t (x_a − mean_t)/n_t are the items' contributions to D, and their sum over a
+    group is the group's. Of G groups with G_t in stratum t, ψ_g = G U_g √(G_t (G − 1)/((G_t
+    − 1) G)), so that ψᵀψ/(G(G − 1)) is Σ_t G_t/(G_t − 1) Σ_{g∈t} U_g², which is Σ_t w_t²
+    cov_t/n_t for groups of one item. Where a group lies in several strata the factors of the
+    strata do not apply.
 
-    The degrees of freedom of the differences (l, l) are Welch's and Satterthwaite's; None for a single stratum.
+    The degrees of freedom of the differences (l, l) are Welch's and Satterthwaite's; None
+    for a single stratum.
     """
-    n, sizes = len(rows), np.bincount(codes)
+    n = len(rows)
+    sizes = np.bincount(codes)
     means = (
-        np.stack([rows[codes == t].mean(axis=0) for t in range(len(sizes))]) if len(sizes) > 1 else rows.mean(0)[None]
+        np.stack([rows[codes == t].mean(axis=0) for t in range(len(sizes))])
+        if len(sizes) > 1
+        else rows.mean(0)[None]
     )
     values = np.asarray(weights @ means) if len(sizes) > 1 else means[0]
     units, unit_codes = (n, codes) if members is None else (int(members.max()) + 1, codes)
     scale = units * weights[codes] / sizes[codes]
     psi = (rows - means[codes]) * scale[:, None]
     if members is not None:
-        total, psi = psi, np.zeros((units, rows.shape[1]))
+        total = psi
+        psi = np.zeros((units, rows.shape[1]))
         np.add.at(psi, members, total)
         low, high = np.full((2, units), len(sizes))
         np.minimum.at(low, members, codes)
@@ -226,7 +283,9 @@ def row_means(
         unit_codes = low
     counts = np.bincount(unit_codes, minlength=len(sizes))
     if (counts < 2).any():
-        raise InputError("strata: expected at least 2 items (or groups) in every stratum, got one with fewer")
+        raise InputError(
+            "strata: expected at least 2 items (or groups) in every stratum, got one with fewer"
+        )
     if len(sizes) == 1:
         return values, Psi(psi), None
     psi *= np.sqrt(counts * (units - 1.0) / ((counts - 1.0) * units))[unit_codes][:, None]
@@ -234,7 +293,8 @@ def row_means(
 
 
 def _welch_freedom(psi: Array, codes: Rows) -> Array:
-    """(l, l) ν_ij = (Σ_t v_t)²/Σ_t v_t²/(n_t − 1), v_t the part of stratum t in the variance of D_i − D_j.
+    """(l, l) ν_ij = (Σ_t v_t)²/Σ_t v_t²/(n_t − 1), v_t the part of stratum t in the variance
+    of D_i − D_j.
 
     Welch (1947), Satterthwaite (1946). Differences without variance have those of all rows.
     """
@@ -254,34 +314,53 @@ def _welch_freedom(psi: Array, codes: Rows) -> Array:
     return freedom
 
 
-def _strata(labels: NDArray[Any], weights: Mapping[Any, float] | None) -> tuple[Rows, Array, int]:
-    """The stratum of each item, the weights of the strata, which add up to 1, and their number."""
+def _strata(
+    labels: NDArray[Any], weights: Mapping[Any, float] | None
+) -> tuple[Rows, Array, int]:
+    """The stratum of each item, the weights of the strata, which add up to 1, and their
+    number.
+    """
     names, codes = np.unique(labels, return_inverse=True)
     keys = [as_text(name) for name in names.tolist()]
     if weights is None:
         return codes.ravel(), np.full(len(keys), 1.0 / len(keys)), len(keys)
-    given = {as_text(key): weight for key, weight in weights.items()} if isinstance(weights, Mapping) else {}
+    given = (
+        {as_text(key): weight for key, weight in weights.items()}
+        if isinstance(weights, Mapping)
+        else {}
+    )
     if set(given) != set(keys):
         shown = listed(keys, quote=repr)
-        raise InputError(f"weights: expected a mapping with a weight for each stratum ({shown}), got {weights!r:.80}")
-    parts = [check_number(f"weight of {key!r}", given[key], 0.0, math.inf, "a number above 0") for key in keys]
+        raise InputError(
+            f"weights: expected a mapping with a weight for each stratum "
+            f"({shown}), got {weights!r:.80}"
+        )
+    parts = [
+        check_number(f"weight of {key!r}", given[key], 0.0, math.inf, "a number above 0")
+        for key in keys
+    ]
     return codes.ravel(), np.array(parts) / sum(parts), len(keys)
 
 
 def _corrected_by_people(judge: Array, people: Array) -> tuple[Array, Rows, int]:
-    """The rows whose means over the two parts, items with labels (0) and without (1), add up to D."""
+    """The rows whose means over the two parts, items with labels (0) and without (1), add up
+    to D.
+    """
     labelled = np.asarray(~np.isnan(people).any(axis=1))
-    count, rest = int(labelled.sum()), int((~labelled).sum())
+    count = int(labelled.sum())
+    rest = int((~labelled).sum())
     if min(count, rest) < FEWEST_ITEMS:
         raise InputError(
-            f"labels: expected at least {FEWEST_ITEMS} items with labels for every model and as many without, got "
+            f"labels: expected at least {FEWEST_ITEMS} items with labels for every model and "
+            f"as many without, got "
             f"{count} and {rest}"
         )
     human = people[labelled]
     of_judge = judge[labelled]
     products = (human - human.mean(0)) * (of_judge - of_judge.mean(0))
     total = products.sum(0)
-    # The slope for an item is estimated without it: otherwise it would follow the item's own error.
+    # The slope for an item is estimated without it: otherwise it would follow the item's own
+    # error.
     others = (total - count / (count - 1.0) * products) / (count - 2.0)
     parts = _slope(total / (count - 1.0), judge, count / rest) * judge
     parts[labelled] = human - _slope(others, judge, count / rest) * of_judge
@@ -296,18 +375,23 @@ def _slope(covariance: Array, judge: Array, ratio: float) -> Array:
 
 
 def _series(psi: Array) -> Psi:
-    """The ψ rows of a series of unknown dependence: ⌈1.3 √n⌉ − 1 lags (Lazarus, Lewis, Stock and Watson 2018), or more.
+    """The ψ rows of a series of unknown dependence: ⌈1.3 √n⌉ − 1 lags (Lazarus, Lewis, Stock
+    and Watson 2018), or more.
 
-    These are more than by Newey and West's rule, whose variance is too small for rows that depend on their neighbours;
-    few degrees of freedom are the price, which the law allows for. Short series have up to 23 lags, less than a quarter
-    of the rows. What Bartlett's weights still miss is put right by one factor for all models, at least 1: the
-    variance of the mean of an AR(1) over the mean of Bartlett's estimate of it, with the first autocorrelation of the
-    rows without what models have in common (and without its bias, (1 + 3ρ)/n).
+    These are more than by Newey and West's rule, whose variance is too small for rows that
+    depend on their neighbours; few degrees of freedom are the price, which the law allows
+    for. Short series have up to 23 lags, less than a quarter of the rows. What Bartlett's
+    weights still miss is put right by one factor for all models, at least 1: the variance of
+    the mean of an AR(1) over the mean of Bartlett's estimate of it, with the first
+    autocorrelation of the rows without what models have in common (and without its bias, (1
+    + 3ρ)/n).
     """
-    n, rows = len(psi), psi - psi.mean(axis=1, keepdims=True)
+    n = len(psi)
+    rows = psi - psi.mean(axis=1, keepdims=True)
     lags = max(math.ceil(1.3 * math.sqrt(n)), min(MOST_SHORT_LAGS, n // 4)) - 1
     square = float(np.square(rows).sum())
     rho = float((rows[1:] * rows[:-1]).sum()) / square if square > 0.0 else 0.0
-    rho, k = min(rho + (1.0 + 3.0 * rho) / n, LARGEST_AUTOCORRELATION), np.arange(1, lags + 1)
+    rho = min(rho + (1.0 + 3.0 * rho) / n, LARGEST_AUTOCORRELATION)
+    k = np.arange(1, lags + 1)
     bartlett = 1.0 + 2.0 * float(((1.0 - k / (lags + 1.0)) * rho**k).sum())
     return Psi(math.sqrt(max(1.0, (1.0 + rho) / (1.0 - rho) / bartlett)) * psi, lags=lags)

@@ -1,13 +1,16 @@
-"""Kernel values k(x, y) and Stein kernel values u(x, y): of all pairs of rows, row by row, in bands, and as columns.
+"""Kernel values k(x, y) and Stein kernel values u(x, y): of all pairs of rows, row by row,
+in bands, and as columns.
 
-For a density with score s and k = φ(r²), with ∇_x k = 2φ'(x−y), ∇_y k = −2φ'(x−y) and tr ∇_x∇_y k = −2dφ' − 4r²φ'',
+For a density with score s and k = φ(r²), with ∇_x k = 2φ'(x−y), ∇_y k = −2φ'(x−y) and tr
+∇_x∇_y k = −2dφ' − 4r²φ'',
 
 ``u(x, y) = φ s(x)·s(y) + 2φ' (x−y)·(s(y)−s(x)) − 2dφ' − 4r²φ''``.
 
 A kernel w(x) w(y) k has the Stein kernel w(x) w(y) u, with the scores s + ∇ log w in u.
 
-Designs, landmarks, locations and the report read values from here. Sums over whole kernel matrices never hold u:
-a backend multiplies φ, φ' and r²φ'' with a few columns, and row sums of u follow from the products.
+Designs, landmarks, locations and the report read values from here. Sums over whole kernel
+matrices never hold u: a backend multiplies φ, φ' and r²φ'' with a few columns, and row sums
+of u follow from the products.
 """
 
 from __future__ import annotations
@@ -31,14 +34,17 @@ STEIN_WEIGHTS: tuple[Weight, ...] = ("phi", "dphi", "r2ddphi")
 PRODUCT_COLUMNS = 32
 # Below this fraction of ‖x‖² + ‖y‖² a product leaves few digits of r².
 NEARLY_EQUAL = 1e-12
-# Rows multiplied at once: more would evaluate many pairs outside the band, fewer would leave BLAS idle.
+# Rows multiplied at once: more would evaluate many pairs outside the band, fewer would leave
+# BLAS idle.
 STEP = 8
 
 RowSums = Callable[[Mapping[Weight, Array]], Array]
 
 
 class Part(NamedTuple):
-    """The pairs (a, a+r), first ≤ a < last, r = 1..lags, of a window that holds at least last + lags rows."""
+    """The pairs (a, a+r), first ≤ a < last, r = 1..lags, of a window that holds at least
+    last + lags rows.
+    """
 
     first: int
     last: int
@@ -51,10 +57,11 @@ BandValues = Callable[[Part], Array]
 
 @dataclass(frozen=True)
 class PairKernel:
-    """Values of a kernel, and of the Stein kernels of l models, between rows x (n, d) and y (m, d).
+    """Values of a kernel, and of the Stein kernels of l models, between rows x (n, d) and y
+    (m, d).
 
-    `dense` values are those of all pairs, (n, m); others are row by row, (n,). Rows with scores are a sequence: the
-    rows, then each model's scores at them.
+    `dense` values are those of all pairs, (n, m); others are row by row, (n,). Rows with
+    scores are a sequence: the rows, then each model's scores at them.
 
     >>> from relfit.kernels.standard import Gaussian
     >>> k = PairKernel(Gaussian(1.0))
@@ -77,7 +84,9 @@ class PairKernel:
             return self.kernel.block(x, y)
         return self.weights(x, y, ("phi",))[0]
 
-    def weights(self, x: Array, y: Array, which: Sequence[Weight], *, dense: bool = True) -> tuple[Array, ...]:
+    def weights(
+        self, x: Array, y: Array, which: Sequence[Weight], *, dense: bool = True
+    ) -> tuple[Array, ...]:
         """φ, φ' and r²φ'', with the weights of the rows if there are any."""
         plain = self.kernel.untilted
         if not dense:
@@ -94,7 +103,9 @@ class PairKernel:
         scale = left[:, None] * tilt.weights(y) if dense else left * tilt.weights(y)
         return tuple(scale * weight for weight in weights)
 
-    def stein(self, first: Sequence[Array], second: Sequence[Array], *, dense: bool = True) -> list[Array]:
+    def stein(
+        self, first: Sequence[Array], second: Sequence[Array], *, dense: bool = True
+    ) -> list[Array]:
         """u_i(x_a, y_b) of each model; `first` and `second` hold rows with scores."""
         x = first[0]
         y = second[0]
@@ -120,18 +131,24 @@ class PairKernel:
         return np.stack(self.stein(first, second, dense=False), axis=1)
 
     def tilted_scores(self, x: Array, *scores: Array) -> Sequence[Array]:
-        """s + ∇ log w, the scores with which the plain kernel gives what the weighted one gives."""
+        """s + ∇ log w, the scores with which the plain kernel gives what the weighted one
+        gives.
+        """
         if self.kernel.tilt is None:
             return scores
         slope = self.kernel.tilt.gradient(x)
         return [s + slope for s in scores]
 
-    def stein_columns(self, x: Array, scores: Sequence[Array]) -> tuple[dict[Weight, Array], RowSums]:
-        """Columns R of every weight, and the row sums Σ_b u_i(x_a, y_b) (n, l) given W(x, y) @ R(y), without w.
+    def stein_columns(
+        self, x: Array, scores: Sequence[Array]
+    ) -> tuple[dict[Weight, Array], RowSums]:
+        """Columns R of every weight, and the row sums Σ_b u_i(x_a, y_b) (n, l) given W(x, y)
+        @ R(y), without w.
 
-        With e = x·s' + s·x' − x·s − x'·s', which is bilinear in [1, x, s, x·s], u = φ s·s' + φ'(2e − 2d) − 4r²φ''.
-        Where φ' = −γφ, as for a Gaussian, everything is φ times a bilinear form: with v = s − 2γx and
-        c = 2γ s·x − 4γ²‖x‖² + dγ, ``u = φ (v·v' + 4γ² x·x' + c + c')``, which takes φ @ [1, x, c_i, v_i] alone.
+        With e = x·s' + s·x' − x·s − x'·s', which is bilinear in [1, x, s, x·s], u = φ s·s' +
+        φ'(2e − 2d) − 4r²φ''. Where φ' = −γφ, as for a Gaussian, everything is φ times a
+        bilinear form: with v = s − 2γx and c = 2γ s·x − 4γ²‖x‖² + dγ, ``u = φ (v·v' + 4γ²
+        x·x' + c + c')``, which takes φ @ [1, x, c_i, v_i] alone.
         """
         plain = self.kernel.untilted
         d = x.shape[1]
@@ -140,7 +157,9 @@ class PairKernel:
         gamma = decay_rate(plain)
         if gamma is not None:
             v, c = _gaussian_terms(x, scores, gamma, 4.0)
-            right: dict[Weight, Array] = {"phi": arrays.hstack([one, x, arrays.stack(c, axis=1), *v])}
+            right: dict[Weight, Array] = {
+                "phi": arrays.hstack([one, x, arrays.stack(c, axis=1), *v])
+            }
 
             def gaussian(products: Mapping[Weight, Array]) -> Array:
                 sums = _bilinear_sums(products["phi"], d, c, v)
@@ -159,7 +178,9 @@ class PairKernel:
             trace = -2.0 * d * slopes[:, 0] - 4.0 * products["r2ddphi"][:, 0]
             sums = 2.0 * _bilinear_sums(slopes, d, c, [x] * len(c)) + trace[:, None]
             phi = arrays.hsplit(products["phi"], len(c))
-            own = [row_products(s, part + 2.0 * at_x) for s, part in zip(scores, phi, strict=True)]
+            own = [
+                row_products(s, part + 2.0 * at_x) for s, part in zip(scores, phi, strict=True)
+            ]
             return cast(Array, sums + arrays.stack(own, axis=1))
 
         return {"phi": vectors, "dphi": dphi, "r2ddphi": one}, radial
@@ -188,8 +209,9 @@ def row_products(a: Array, b: Array) -> Array:
 def squared_distances(x: Array, y: Array, length: float) -> Array:
     """‖x_a − y_b‖² (n, m), exact enough for a kernel of this length.
 
-    A product of rows gives r² up to 2⁻⁵² max‖x‖². Differences are taken of (nearly) equal rows, whose r² a kernel may
-    take the root of, and of all rows if some are far out in units of the length.
+    A product of rows gives r² up to 2⁻⁵² max‖x‖². Differences are taken of (nearly) equal
+    rows, whose r² a kernel may take the root of, and of all rows if some are far out in
+    units of the length.
     """
     if x.shape[1] <= PRODUCT_COLUMNS:
         return np.asarray(cdist(x, y, "sqeuclidean"))
@@ -207,8 +229,12 @@ def squared_distances(x: Array, y: Array, length: float) -> Array:
     return np.asarray(squares)
 
 
-def _gaussian_terms(x: Array, scores: Sequence[Array], gamma: float, squares: float) -> tuple[list[Array], list[Array]]:
-    """v_i = s_i − 2γx and c_i = 2γ s_i·x + dγ − `squares` γ²‖x‖²; ‖x‖² is wholly in c with 4, half of it with 2."""
+def _gaussian_terms(
+    x: Array, scores: Sequence[Array], gamma: float, squares: float
+) -> tuple[list[Array], list[Array]]:
+    """v_i = s_i − 2γx and c_i = 2γ s_i·x + dγ − `squares` γ²‖x‖²; ‖x‖² is wholly in c with
+    4, half of it with 2.
+    """
     drift = 2.0 * gamma * x
     shared = x.shape[1] * gamma - squares * gamma**2 * row_products(x, x)
     v = [s - drift for s in scores]
@@ -217,13 +243,18 @@ def _gaussian_terms(x: Array, scores: Sequence[Array], gamma: float, squares: fl
 
 
 def _bilinear_sums(product: Array, d: int, c: Sequence[Array], left: Sequence[Array]) -> Array:
-    """Σ_b W(x_a, y_b) (left_i·right_i + c_i + c_i') of every model (n, l), from W @ [1, x, c_1.., right_1..]."""
+    """Σ_b W(x_a, y_b) (left_i·right_i + c_i + c_i') of every model (n, l), from W @ [1, x,
+    c_1.., right_1..].
+    """
     arrays = library(product)
     models = len(c)
     at_one = product[:, 0]
     at_c = product[:, 1 + d : 1 + d + models]
     at_right = arrays.hsplit(product[:, 1 + d + models :], models)
-    sums = [row_products(a, part) + own * at_one for a, part, own in zip(left, at_right, c, strict=True)]
+    sums = [
+        row_products(a, part) + own * at_one
+        for a, part, own in zip(left, at_right, c, strict=True)
+    ]
     return cast(Array, arrays.stack(sums, axis=1) + at_c)
 
 
@@ -240,7 +271,9 @@ def band_products(left: Array, right: Array, part: Part) -> Array:
     out = np.empty((last - first, lags))
     if whole:
         few = left[first : first + whole].reshape(-1, STEP, left.shape[1])
-        many = sliding_window_view(right[:, first + 1 : first + whole + lags], STEP + lags - 1, axis=1)[:, ::STEP]
+        many = sliding_window_view(
+            right[:, first + 1 : first + whole + lags], STEP + lags - 1, axis=1
+        )[:, ::STEP]
         out[:whole] = _diagonals(few @ many.transpose(1, 0, 2), lags).reshape(whole, lags)
     if first + whole < last:
         rest = left[first + whole : last] @ right[:, first + whole + 1 : last + lags]
@@ -249,13 +282,19 @@ def band_products(left: Array, right: Array, part: Part) -> Array:
 
 
 def _diagonals(tiles: Array, lags: int) -> Array:
-    """Row i of each tile (groups, rows, rows+lags−1) from its column i on: (groups, rows, lags)."""
+    """Row i of each tile (groups, rows, rows+lags−1) from its column i on: (groups, rows,
+    lags).
+    """
     group, row, column = tiles.strides
-    return as_strided(tiles, (*tiles.shape[:2], lags), (group, row + column, column), writeable=False)
+    return as_strided(
+        tiles, (*tiles.shape[:2], lags), (group, row + column, column), writeable=False
+    )
 
 
 class BandRows:
-    """Rows prepared for a kernel without its weight; `tilt` (n,) holds the weights of the rows, if there is one."""
+    """Rows prepared for a kernel without its weight; `tilt` (n,) holds the weights of the
+    rows, if there is one.
+    """
 
     def __init__(self, kernel: Kernel, rows: Array) -> None:
         self.kernel = kernel.untilted
@@ -268,18 +307,31 @@ class BandRows:
         rate = self.kernel.unit_rate
         if not self.points.by_differences and not other.points.by_differences:
             t = band_products(self.points.left, other.points.right, part)
-            return t if self.kernel.variable == "dot" or rate is not None else np.maximum(t, 0.0, out=t)
+            return (
+                t
+                if self.kernel.variable == "dot" or rate is not None
+                else np.maximum(t, 0.0, out=t)
+            )
         # The rows are so far out that products of them would lose their digits.
         first, last, lags = part
         unit = 1.0 if rate is None else self.kernel.length
-        gaps = ((self.rows[first:last] - other.rows[first + r : last + r]) / unit for r in range(1, lags + 1))
+        gaps = (
+            (self.rows[first:last] - other.rows[first + r : last + r]) / unit
+            for r in range(1, lags + 1)
+        )
         r2 = np.stack([row_products(gap, gap) for gap in gaps], axis=1)
         return r2 if rate is None else rate * r2
 
-    def weights(self, other: BandRows, part: Part, which: Sequence[Weight]) -> tuple[Array, ...]:
+    def weights(
+        self, other: BandRows, part: Part, which: Sequence[Weight]
+    ) -> tuple[Array, ...]:
         """The functions named in `which` at the pairs (x_a, y_{a+r})."""
         t = self.argument(other, part)
-        weights = self.kernel.weights(t, which) if self.kernel.unit_rate is None else (np.exp(t, out=t),)
+        weights = (
+            self.kernel.weights(t, which)
+            if self.kernel.unit_rate is None
+            else (np.exp(t, out=t),)
+        )
         return tuple(self.tilted(other, part, w) for w in weights)
 
     def values(self, other: BandRows, part: Part) -> Array:
@@ -290,12 +342,18 @@ class BandRows:
         """The values times w(x_a) w(y_{a+r}), if there is a weight."""
         if self.tilt is None or other.tilt is None:
             return values
-        partners = sliding_window_view(other.tilt[part.first + 1 : part.last + part.lags], part.lags)
+        partners = sliding_window_view(
+            other.tilt[part.first + 1 : part.last + part.lags], part.lags
+        )
         return np.asarray(values * self.tilt[part.first : part.last, None] * partners)
 
 
-def _gaussian_bands(x: BandRows, rows: Array, scores: Sequence[Array], gamma: float) -> BandValues:
-    """``u = φ (v·v' + c + c' − 2γ²r²)`` with half of ‖x‖² in r²: one product a model, from exponents already known."""
+def _gaussian_bands(
+    x: BandRows, rows: Array, scores: Sequence[Array], gamma: float
+) -> BandValues:
+    """``u = φ (v·v' + c + c' − 2γ²r²)`` with half of ‖x‖² in r²: one product a model, from
+    exponents already known.
+    """
     v, c = _gaussian_terms(rows, scores, gamma, 2.0)
     sides = [_with_sums(a, a, own) for a, own in zip(v, c, strict=True)]
 
@@ -313,8 +371,13 @@ def _gaussian_bands(x: BandRows, rows: Array, scores: Sequence[Array], gamma: fl
 
 
 def _radial_bands(x: BandRows, rows: Array, scores: Sequence[Array]) -> BandValues:
-    """Any radial kernel: s·s' is one product, and (x−x')·(s'−s) = x·s' + s·x' − x·s − x'·s' another."""
-    sides = [_with_sums(np.hstack([rows, s]), np.hstack([s, rows]), -row_products(rows, s)) for s in scores]
+    """Any radial kernel: s·s' is one product, and (x−x')·(s'−s) = x·s' + s·x' − x·s − x'·s'
+    another.
+    """
+    sides = [
+        _with_sums(np.hstack([rows, s]), np.hstack([s, rows]), -row_products(rows, s))
+        for s in scores
+    ]
 
     def values(part: Part) -> Array:
         phi, dphi, r2ddphi = x.weights(x, part, STEIN_WEIGHTS)

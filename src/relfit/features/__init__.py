@@ -1,1 +1,3 @@
-"""Features of images and texts, so that models of either can be compared. One file an extractor or family of them."""
+"""Features of images and texts, so that models of either can be compared. One file an
+extractor or family of them.
+"""

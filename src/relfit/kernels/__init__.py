@@ -1,7 +1,9 @@
-"""Kernels as frozen values: the table of those with a name, and kernels from names and from JSON.
+"""Kernels as frozen values: the table of those with a name, and kernels from names and from
+JSON.
 
-A new radial kernel is one class in `standard` and one line in `NAMED`. Its name on the command line and in ``kernel=``,
-its JSON form and the laws that the tests check follow from that line.
+A new radial kernel is one class in `standard` and one line in `NAMED`. Its name on the
+command line and in ``kernel=``, its JSON form and the laws that the tests check follow from
+that line.
 """
 
 from __future__ import annotations
@@ -34,11 +36,14 @@ _OTHER_NAMES = {
     "rq": "rational-quadratic",
 }
 # The classes that JSON holds as their fields.
-_CLASSES: dict[str, type[Kernel]] = {kind.__name__: kind for kind in (*map(type, NAMED.values()), Polynomial, Recorded)}
+_CLASSES: dict[str, type[Kernel]] = {
+    kind.__name__: kind for kind in (*map(type, NAMED.values()), Polynomial, Recorded)
+}
 
 
 def as_kernel(value: Any) -> Kernel | Select | None:
-    """The meaning of ``kernel=``: a kernel, `Select` or None, a name in `NAMED` or "select", or several kernels.
+    """The meaning of ``kernel=``: a kernel, `Select` or None, a name in `NAMED` or "select",
+    or several kernels.
 
     >>> as_kernel("imq")
     IMQ(scale=1.0, exponent=-0.5)
@@ -48,18 +53,23 @@ def as_kernel(value: Any) -> Kernel | Select | None:
             return Select() if value == "select" else NAMED[value]
         ours = _OTHER_NAMES.get(value.lower().replace("_", "-"))
         hint = f"; here it is called {ours}" if ours else ""
-        raise InputError(f'kernel: expected {", ".join(NAMED)}, "select" or a relfit kernel, got {value!r:.40}{hint}')
+        raise InputError(
+            f'kernel: expected {", ".join(NAMED)}, "select" or a relfit kernel, '
+            f"got {value!r:.40}{hint}"
+        )
     if isinstance(value, tuple | list):
         return Collection(tuple(value))
     if isinstance(value, Recorded):
         raise InputError(
-            f"kernel: {value.words!r} was read from a file, which holds no functions and no matrices; pass the kernel "
+            f"kernel: {value.words!r} was read from a file, which holds no functions and no "
+            f"matrices; pass the kernel "
             "itself"
         )
     if value is None or isinstance(value, Kernel | Select):
         return value
     raise InputError(
-        f'kernel: expected a relfit kernel such as Gaussian() or IMQ(), or "select", got {type(value).__name__}'
+        f'kernel: expected a relfit kernel such as Gaussian() or IMQ(), or "select", got '
+        f"{type(value).__name__}"
     )
 
 

@@ -1,7 +1,9 @@
-"""What a kernel is: an immutable value with φ, φ' and r²φ'', and ``+``; also the median distance, the default length.
+"""What a kernel is: an immutable value with φ, φ' and r²φ'', and ``+``; also the median
+distance, the default length.
 
-A radial kernel is ``k(x, y) = φ(r²)`` with ``r² = ‖x − y‖²``; derivatives are by r². MMD needs φ only, KSD needs φ' and
-``r²φ''`` too. Other kernels are functions of the inner product, ``k(x, y) = φ(x·y)``, and serve MMD only.
+A radial kernel is ``k(x, y) = φ(r²)`` with ``r² = ‖x − y‖²``; derivatives are by r². MMD
+needs φ only, KSD needs φ' and ``r²φ''`` too. Other kernels are functions of the inner
+product, ``k(x, y) = φ(x·y)``, and serve MMD only.
 """
 
 from __future__ import annotations
@@ -49,8 +51,9 @@ class Tilt(Protocol):
 class Kernel(ABC):
     """A kernel k(x, y) = φ(t), with t = r² = ‖x − y‖² (radial) or t = x·y.
 
-    A radial kernel supplies ``phi``, ``dphi`` and ``r2ddphi`` for arrays of any library (`library`), element by
-    element. The other members have defaults that suit a radial kernel whose parameters are numbers.
+    A radial kernel supplies ``phi``, ``dphi`` and ``r2ddphi`` for arrays of any library
+    (`library`), element by element. The other members have defaults that suit a radial
+    kernel whose parameters are numbers.
     """
 
     # True if the kernel is φ(t) and nothing else, so that it can be added to others and tilted.
@@ -69,7 +72,9 @@ class Kernel(ABC):
         raise InputError(f"kernel: {self.describe()} has no second derivative by r²")
 
     def weights(self, t: Array, which: Sequence[Weight]) -> tuple[Array, ...]:
-        """Several of the functions above at once, so that a kernel can share work between them."""
+        """Several of the functions above at once, so that a kernel can share work between
+        them.
+        """
         return tuple(getattr(self, name)(t) for name in which)
 
     @property
@@ -106,7 +111,9 @@ class Kernel(ABC):
         return None
 
     def largest_entry(self, dim: int) -> float:
-        """The largest |entry| of rows (n, dim) for which φ, and sums of its powers, stay within float64."""
+        """The largest |entry| of rows (n, dim) for which φ, and sums of its powers, stay
+        within float64.
+        """
         return min((part.largest_entry(dim) for part in self.parts), default=math.inf)
 
     @property
@@ -133,13 +140,17 @@ class Kernel(ABC):
         return self
 
     def moved(self, by: Array | float) -> Kernel:
-        """The kernel for rows from which the point `by` has been subtracted; only a weight depends on it."""
+        """The kernel for rows from which the point `by` has been subtracted; only a weight
+        depends on it.
+        """
         return self
 
     def diagonal(self, rows: Array) -> Array:
         """k(x, x) for every row."""
         dot = self.variable == "dot"
-        return self.phi(library(rows).einsum("ij,ij->i", rows, rows) if dot else np.zeros(len(rows)))
+        return self.phi(
+            library(rows).einsum("ij,ij->i", rows, rows) if dot else np.zeros(len(rows))
+        )
 
     def pairs(self, x: Array, y: Array) -> Array:
         """k(x_a, y_a) row by row."""
@@ -156,30 +167,45 @@ class Kernel(ABC):
 
     @property
     def writable(self) -> bool:
-        """True if a file can hold the kernel: it cannot if the kernel is made of functions or of a matrix."""
+        """True if a file can hold the kernel: it cannot if the kernel is made of functions
+        or of a matrix.
+        """
         return all(part.writable for part in self.parts)
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able form that `kernel_from_dict` reads back; only the description if the kernel is not `writable`."""
+        """A JSON-able form that `kernel_from_dict` reads back; only the description if the
+        kernel is not `writable`.
+        """
         if not self.writable:
             return {"type": "Recorded", "words": self.describe()}
-        return {"type": type(self).__name__} | {f.name: _jsonable(getattr(self, f.name)) for f in fields(self)}
+        return {"type": type(self).__name__} | {
+            f.name: _jsonable(getattr(self, f.name)) for f in fields(self)
+        }
 
     def __add__(self, other: object) -> Sum:
-        """The sum of two plain kernels of the same variable, itself a kernel; sums of sums are flat."""
+        """The sum of two plain kernels of the same variable, itself a kernel; sums of sums
+        are flat.
+        """
         if not isinstance(other, Kernel):
             return NotImplemented
         for kernel in (self, other):
             if not kernel.plain:
-                raise InputError(f"kernel: cannot add {kernel.describe()}; add plain kernels, then tilt the sum")
+                raise InputError(
+                    f"kernel: cannot add {kernel.describe()}; add plain kernels, "
+                    f"then tilt the sum"
+                )
         if self.variable != other.variable:
             raise InputError("kernel: cannot add a radial kernel and a function of x·y")
-        left, right = (kernel.terms if isinstance(kernel, Sum) else (kernel,) for kernel in (self, other))
+        left, right = (
+            kernel.terms if isinstance(kernel, Sum) else (kernel,) for kernel in (self, other)
+        )
         return Sum((*left, *right))
 
 
 class SharedWork(Kernel):
-    """A kernel whose φ, φ' and r²φ'' share work: a subclass supplies `weights`, which gives them together."""
+    """A kernel whose φ, φ' and r²φ'' share work: a subclass supplies `weights`, which gives
+    them together.
+    """
 
     @abstractmethod
     def weights(self, t: Array, which: Sequence[Weight]) -> tuple[Array, ...]: ...
@@ -196,7 +222,9 @@ class SharedWork(Kernel):
 
 @dataclass(frozen=True)
 class ScaledKernel(Kernel):
-    """A radial kernel with one length, the field that `length_field` names, which may be "median"."""
+    """A radial kernel with one length, the field that `length_field` names, which may be
+    "median".
+    """
 
     length_field: ClassVar[str] = "bandwidth"
 
@@ -207,7 +235,10 @@ class ScaledKernel(Kernel):
     def length(self) -> float:
         value = getattr(self, self.length_field)
         if isinstance(value, str):
-            raise InputError(f'{self.length_field}: still "median"; call with_median(number) before using the kernel')
+            raise InputError(
+                f'{self.length_field}: still "median"; call with_median(number) '
+                f"before using the kernel"
+            )
         return float(value)
 
     @property
@@ -268,39 +299,50 @@ def check_length(argument: str, value: object) -> None:
         check_positive(argument, value, 'a positive finite number or "median"')
 
 
-def check_positive(argument: str, value: object, expected: str = "a positive finite number") -> None:
+def check_positive(
+    argument: str, value: object, expected: str = "a positive finite number"
+) -> None:
     """Refuse anything but a positive finite number."""
     check_number(argument, value, 0.0, math.inf, expected)
 
 
 def median_distance(points: Any) -> float:
-    """The median pairwise distance of the rows (s, d) of an already drawn subsample, an array or a tensor.
+    """The median pairwise distance of the rows (s, d) of an already drawn subsample, an
+    array or a tensor.
 
-    With many repeated rows the median is 0; then it is the mean distance of the distinct pairs. Rows that all coincide
-    are refused.
+    With many repeated rows the median is 0; then it is the mean distance of the distinct
+    pairs. Rows that all coincide are refused.
     """
     scale = float(abs(points).max()) or 1.0
     # Scaled so that squares neither overflow nor vanish for data of size 1e±300.
     distances = _pairwise_distances(points / scale)
     if not len(distances) or distances.max() == 0.0:
-        raise InputError("reference and models: expected at least two distinct rows, all pooled rows coincide")
+        raise InputError(
+            "reference and models: expected at least two distinct rows, all "
+            "pooled rows coincide"
+        )
     middle = float(medians(distances[:, None])[0])
     return scale * (middle if middle > 0.0 else float(distances[distances > 0.0].mean()))
 
 
 def _pairwise_distances(rows: Any) -> Any:
-    """The distances of all pairs a < b; with many columns a matrix product is faster than pdist."""
+    """The distances of all pairs a < b; with many columns a matrix product is faster than
+    pdist.
+    """
     if not isinstance(rows, np.ndarray):
         return library(rows).nn.functional.pdist(rows)
     if rows.shape[1] <= 64:
-        from scipy.spatial.distance import pdist  # here, because it takes a tenth of a second to import
+        from scipy.spatial.distance import (
+            pdist,  # here, because it takes a tenth of a second to import
+        )
 
         return np.asarray(pdist(rows))
     norms = np.einsum("ij,ij->i", rows, rows)
     upper = np.triu(np.ones((len(rows), len(rows)), dtype=bool), 1)
     total = (norms[:, None] + norms)[upper]
     squares = total - 2.0 * (rows @ rows.T)[upper]
-    # Equal rows must be at distance 0 exactly, or repeated rows go unnoticed because of rounding.
+    # Equal rows must be at distance 0 exactly, or repeated rows go unnoticed because of
+    # rounding.
     near = np.flatnonzero(squares <= 1e-12 * total)
     first, second = (index[near] for index in np.nonzero(upper))
     squares[near] = np.square(rows[first] - rows[second]).sum(axis=1)

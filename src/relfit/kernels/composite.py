@@ -1,7 +1,8 @@
-"""Kernels made of another one: Gaussians summed over several bandwidths, tilted kernels, squared kernels.
+"""Kernels made of another one: Gaussians summed over several bandwidths, tilted kernels,
+squared kernels.
 
-A tilted kernel ``k(x, y) w(x) w(y)`` gives rows that lie far out less weight, so that a few rows in heavy tails cannot
-decide a comparison alone.
+A tilted kernel ``k(x, y) w(x) w(y)`` gives rows that lie far out less weight, so that a few
+rows in heavy tails cannot decide a comparison alone.
 """
 
 from __future__ import annotations
@@ -13,7 +14,16 @@ from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 
-from relfit.kernels.base import Kernel, Length, ScaledKernel, SharedWork, Variable, Weight, check_length, check_positive
+from relfit.kernels.base import (
+    Kernel,
+    Length,
+    ScaledKernel,
+    SharedWork,
+    Variable,
+    Weight,
+    check_length,
+    check_positive,
+)
 from relfit.kernels.standard import Gaussian
 from relfit.util.arrays import Array, host, library
 from relfit.util.errors import InputError
@@ -26,9 +36,11 @@ Centre = Length | tuple[float, ...]
 
 @dataclass(frozen=True)
 class MultiScale(ScaledKernel, SharedWork):
-    """``k = Σ_f exp(−r²/(2(fb)²))``: Gaussians whose bandwidths are multiples of b (a number or "median").
+    """``k = Σ_f exp(−r²/(2(fb)²))``: Gaussians whose bandwidths are multiples of b (a number
+    or "median").
 
-    It is sensitive to differences at several scales at once; a single median bandwidth sees only coarse ones.
+    It is sensitive to differences at several scales at once; a single median bandwidth sees
+    only coarse ones.
 
     >>> MultiScale((1.0, 2.0), 1.0).phi(np.array([0.0, 8.0])).round(4)
     array([2.    , 0.3862])
@@ -50,7 +62,9 @@ class MultiScale(ScaledKernel, SharedWork):
         return super().length * min(self.factors)
 
     def reaching(self, distance: float) -> Self:
-        """The kernel with smaller bandwidths too, each a quarter of the one before, down to this distance."""
+        """The kernel with smaller bandwidths too, each a quarter of the one before, down to
+        this distance.
+        """
         factors = list(self.factors)
         while min(factors) * super().length > distance:
             factors.append(min(factors) / _STEP)
@@ -63,7 +77,13 @@ class MultiScale(ScaledKernel, SharedWork):
         for b in [factor * super(MultiScale, self).length for factor in self.factors]:
             phi = arrays.exp((-0.5 / b**2) * t)
             for name, into in total.items():
-                into += phi if name == "phi" else phi * (-0.5 / b**2) if name == "dphi" else phi * t * (0.25 / b**4)
+                into += (
+                    phi
+                    if name == "phi"
+                    else phi * (-0.5 / b**2)
+                    if name == "dphi"
+                    else phi * t * (0.25 / b**4)
+                )
         return tuple(total[name] for name in which)
 
 
@@ -71,11 +91,10 @@ class MultiScale(ScaledKernel, SharedWork):
 class Decay:
     """``w(x) = (1 + ‖x − c‖²/s²)^(−b)``, ``∇ log w = −2b (x − c)/(s² + ‖x − c‖²)``.
 
-    Args:
-        exponent: b > 0. With ½, the default, w‖x‖ is bounded: KSD stays finite for models with Gaussian tails
-            (scores that grow like ‖x‖) on data of any tails.
-        scale: s, a number, or "median" for the median distance between rows.
-        centre: c, a number, a number for each column, or "median" for the middle of the pooled rows.
+    Args: exponent: b > 0. With ½, the default, w‖x‖ is bounded: KSD stays finite for models
+        with Gaussian tails (scores that grow like ‖x‖) on data of any tails.
+        scale: s, a number, or "median" for the median distance between rows. centre: c, a
+        number, a number for each column, or "median" for the middle of the pooled rows.
     """
 
     exponent: float = 0.5
@@ -93,7 +112,9 @@ class Decay:
 
     def gradient(self, rows: Array) -> Array:
         gap, squares = self._squares(rows)
-        return np.asarray((-2.0 * self.exponent / self._length**2) * gap / (1.0 + squares)[:, None])
+        return np.asarray(
+            (-2.0 * self.exponent / self._length**2) * gap / (1.0 + squares)[:, None]
+        )
 
     def moved(self, by: Array | float) -> Decay:
         """The weight for rows from which `by` has been subtracted."""
@@ -112,13 +133,19 @@ class Decay:
     @property
     def _length(self) -> float:
         if isinstance(self.scale, str):
-            raise InputError('scale of Decay: still "median"; call with_median(number) before using the kernel')
+            raise InputError(
+                'scale of Decay: still "median"; call with_median(number) before '
+                "using the kernel"
+            )
         return float(self.scale)
 
     @property
     def _centre(self) -> Array:
         if isinstance(self.centre, str):
-            raise InputError('centre of Decay: still "median"; call with_centre(point) before using the kernel')
+            raise InputError(
+                'centre of Decay: still "median"; call with_centre(point) before '
+                "using the kernel"
+            )
         return np.asarray(self.centre)
 
     def _squares(self, rows: Array) -> tuple[Array, Array]:
@@ -129,7 +156,9 @@ class Decay:
 
 @dataclass(frozen=True)
 class Functions:
-    """A weight given by functions of rows (n, d): log w (n,), and ∇ log w (n, d), which only KSD needs."""
+    """A weight given by functions of rows (n, d): log w (n,), and ∇ log w (n, d), which only
+    KSD needs.
+    """
 
     log_weight: RowFunction
     gradient_of_log: RowFunction | None = None
@@ -143,7 +172,9 @@ class Functions:
 
     def gradient(self, rows: Array) -> Array:
         if self.gradient_of_log is None:
-            raise InputError("weight: KSD needs its gradient too; give weight=(log_weight, gradient)")
+            raise InputError(
+                "weight: KSD needs its gradient too; give weight=(log_weight, gradient)"
+            )
         return _checked("gradient", self.gradient_of_log, rows + self.origin, rows.shape)
 
     def moved(self, by: Array | float) -> Functions:
@@ -154,8 +185,9 @@ class Functions:
 class Tilted(Kernel):
     """``k(x, y) w(x) w(y)``: a kernel that gives rows less weight the further out they are.
 
-    The Stein kernel of a tilted kernel is w(x) w(y) times that of k with scores ``s + ∇ log w``. So KSD takes the same
-    sums over kernel tiles with rows scaled by w. In MMD the rows are weighted by w.
+    The Stein kernel of a tilted kernel is w(x) w(y) times that of k with scores ``s + ∇ log
+    w``. So KSD takes the same sums over kernel tiles with rows scaled by w. In MMD the rows
+    are weighted by w.
 
     Args:
         kernel: the kernel to tilt.
@@ -174,13 +206,19 @@ class Tilted(Kernel):
 
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, Kernel) or not self.kernel.plain:
-            raise InputError(f"kernel of Tilted: expected a plain kernel such as Gaussian(), got {self.kernel!r:.80}")
+            raise InputError(
+                f"kernel of Tilted: expected a plain kernel such as Gaussian(), "
+                f"got {self.kernel!r:.80}"
+            )
         if isinstance(self.weight, Decay | Functions):
             return
         functions = self.weight if isinstance(self.weight, tuple) else (self.weight,)
-        if not 1 <= len(functions) <= 2 or not all(callable(function) for function in functions):
+        if not 1 <= len(functions) <= 2 or not all(
+            callable(function) for function in functions
+        ):
             raise InputError(
-                "weight of Tilted: expected Decay(), a function log_weight or a pair (log_weight, gradient), "
+                "weight of Tilted: expected Decay(), a function log_weight or a pair "
+                "(log_weight, gradient), "
                 f"got {self.weight!r:.80}"
             )
         object.__setattr__(self, "weight", Functions(*functions))
@@ -200,7 +238,9 @@ class Tilted(Kernel):
     @property
     def smooth(self) -> bool:
         """True if the kernel is smooth and the gradient of log w is known."""
-        return self.kernel.smooth and (isinstance(self.weight, Decay) or self.weight.gradient_of_log is not None)
+        return self.kernel.smooth and (
+            isinstance(self.weight, Decay) or self.weight.gradient_of_log is not None
+        )
 
     @property
     def variable(self) -> Variable:
@@ -208,7 +248,9 @@ class Tilted(Kernel):
 
     @property
     def needs_median(self) -> bool:
-        return self.kernel.needs_median or (isinstance(self.weight, Decay) and self.weight.scale == "median")
+        return self.kernel.needs_median or (
+            isinstance(self.weight, Decay) and self.weight.scale == "median"
+        )
 
     def with_median(self, median: float) -> Self:
         weight = self.weight
@@ -227,17 +269,24 @@ class Tilted(Kernel):
         return self
 
     def with_dimension(self, dim: int) -> Self:
-        """The kernel with the number of columns filled in; a centre of another number of columns is refused."""
+        """The kernel with the number of columns filled in; a centre of another number of
+        columns is refused.
+        """
         centre = self.weight.centre if isinstance(self.weight, Decay) else 0.0
         if isinstance(centre, tuple) and len(centre) != dim:
-            raise InputError(f"centre of Decay: expected a number or one for each of {dim} columns, got {len(centre)}")
+            raise InputError(
+                f"centre of Decay: expected a number or one for each of {dim} "
+                f"columns, got {len(centre)}"
+            )
         return replace(self, kernel=self.kernel.with_dimension(dim))
 
     def moved(self, by: Array | float) -> Self:
         return replace(self, weight=self.weight.moved(by))
 
     def phi(self, t: Array) -> NoReturn:
-        """Refused: code that works with φ must handle the weight too, through `untilted` and `tilt`."""
+        """Refused: code that works with φ must handle the weight too, through `untilted` and
+        `tilt`.
+        """
         raise InputError(f"kernel: expected a plain kernel here, got {self.describe()}")
 
     def diagonal(self, rows: Array) -> Array:
@@ -261,7 +310,10 @@ def _checked(name: str, function: RowFunction, rows: Array, shape: tuple[int, ..
     out = np.asarray(function(rows.copy()), dtype=np.float64)
     if out.shape != shape or not np.isfinite(out).all():
         came = f"shape {out.shape}" if out.shape != shape else "NaN or infinity"
-        raise InputError(f"{name} of Tilted: expected finite numbers of shape {shape} for {len(rows)} rows, got {came}")
+        raise InputError(
+            f"{name} of Tilted: expected finite numbers of shape {shape} for "
+            f"{len(rows)} rows, got {came}"
+        )
     return out
 
 
@@ -271,13 +323,18 @@ def _numbers(centre: Any) -> Centre:
     except (TypeError, ValueError):
         point = np.full(1, math.nan)
     if point.ndim > 1 or not point.size or not np.isfinite(point).all():
-        raise InputError(f'centre of Decay: expected "median", a number or one for each column, got {centre!r:.80}')
+        raise InputError(
+            f'centre of Decay: expected "median", a number or one for each '
+            f"column, got {centre!r:.80}"
+        )
     return tuple(point.tolist()) if point.ndim else float(point)
 
 
 @dataclass(frozen=True)
 class Squared(Kernel):
-    """``k²``, not for users: the variance of MMD with a tilted kernel needs sums over the squares of that kernel."""
+    """``k²``, not for users: the variance of MMD with a tilted kernel needs sums over the
+    squares of that kernel.
+    """
 
     kernel: Kernel
 

@@ -1,4 +1,5 @@
-"""Kernels given by a function of r²: φ with its derivatives given, or taken by automatic differentiation.
+"""Kernels given by a function of r²: φ with its derivatives given, or taken by automatic
+differentiation.
 
 A file cannot hold functions; what it keeps of such a kernel is its description (`Recorded`).
 """
@@ -19,11 +20,13 @@ from relfit.util.errors import InputError
 
 Profile = Callable[[Any], Any]
 
-# Where a profile is evaluated for the checks: away from round numbers, where profiles of compact support tend to end.
+# Where a profile is evaluated for the checks: away from round numbers, where profiles of
+# compact support tend to end.
 _POINTS = np.array([1.3e-3, 0.017, 0.13, 0.37, 0.93, 2.7, 7.1])
 _STEP = 1e-4
 _DERIVATIVES = ("derivative", "second_derivative")
-# A central difference with that step has an error of about 1e-7; a wrong formula almost never agrees to 1e-4.
+# A central difference with that step has an error of about 1e-7; a wrong formula almost never
+# agrees to 1e-4.
 _TOLERANCE = 1e-4
 
 
@@ -31,8 +34,9 @@ _TOLERANCE = 1e-4
 class Radial(ScaledKernel):
     """``k = φ(r²/s²)`` with a φ of your own, a function of arrays of squared distances.
 
-    KSD needs φ' and φ'' too: give them, or let a library differentiate φ. They are compared with differences of φ
-    once, when the kernel is made. Whether φ gives a positive definite kernel in your dimension is not checked.
+    KSD needs φ' and φ'' too: give them, or let a library differentiate φ. They are compared
+    with differences of φ once, when the kernel is made. Whether φ gives a positive definite
+    kernel in your dimension is not checked.
 
     Args:
         profile: φ.
@@ -42,7 +46,12 @@ class Radial(ScaledKernel):
         autodiff: "torch" or "jax": φ takes arrays of that library, which then gives φ' and φ''.
         name: the kernel's name in tables.
 
-    >>> kernel = Radial(lambda u: 1 / (1 + u), lambda u: -((1 + u) ** -2), lambda u: 2 * (1 + u) ** -3, scale=2.0)
+    >>> kernel = Radial(
+    ...     lambda u: 1 / (1 + u),
+    ...     lambda u: -((1 + u) ** -2),
+    ...     lambda u: 2 * (1 + u) ** -3,
+    ...     scale=2.0,
+    ... )
     >>> kernel.phi(np.array([0.0, 4.0]))
     array([1. , 0.5])
     """
@@ -61,19 +70,27 @@ class Radial(ScaledKernel):
         for name in ("profile", *_DERIVATIVES):
             function = getattr(self, name)
             if not callable(function) and (function is not None or name == "profile"):
-                raise InputError(f"{name} of Radial: expected a function of r², got {type(function).__name__}")
+                raise InputError(
+                    f"{name} of Radial: expected a function of r², got "
+                    f"{type(function).__name__}"
+                )
         if self.autodiff not in (None, "torch", "jax"):
-            raise InputError(f'autodiff of Radial: expected "torch", "jax" or None, got {self.autodiff!r}')
+            raise InputError(
+                f'autodiff of Radial: expected "torch", "jax" or None, got {self.autodiff!r}'
+            )
         phi, *derivatives = self._functions
         u = np.concatenate([[0.0], _POINTS])
         values = _numbers("profile", phi, u)
         k = int(np.abs(values).argmax())
         if not values[0] > 0.0 or abs(values[k]) > values[0] * (1.0 + 1e-9):
             raise InputError(
-                f"profile of Radial: expected φ(0) > 0 and |φ| ≤ φ(0) everywhere, as every kernel has, got φ(0) = "
+                f"profile of Radial: expected φ(0) > 0 and |φ| ≤ φ(0) everywhere, as every "
+                f"kernel has, got φ(0) = "
                 f"{values[0]:g} and φ({u[k]:g}) = {values[k]:g}"
             )
-        for name, antiderivative, derivative in zip(_DERIVATIVES, self._functions, derivatives, strict=False):
+        for name, antiderivative, derivative in zip(
+            _DERIVATIVES, self._functions, derivatives, strict=False
+        ):
             if antiderivative is not None and derivative is not None:
                 _check_derivative(name, antiderivative, derivative)
 
@@ -92,7 +109,10 @@ class Radial(ScaledKernel):
         """r²φ''(r²/s²)/s⁴; φ'' may be infinite at 0, where the product is 0."""
         arrays = library(t)
         positive = arrays.where(t > 0.0, t, arrays.ones_like(t))
-        return cast(Array, arrays.where(t > 0.0, positive * self._evaluate(2, positive), arrays.zeros_like(t)))
+        return cast(
+            Array,
+            arrays.where(t > 0.0, positive * self._evaluate(2, positive), arrays.zeros_like(t)),
+        )
 
     def describe(self) -> str:
         size = self.scale if isinstance(self.scale, str) else f"{self.scale:.3g}"
@@ -102,7 +122,10 @@ class Radial(ScaledKernel):
         """The derivative of this order of φ(r²/s²) by r²."""
         function = self._functions[order]
         if function is None:
-            raise InputError(f"kernel: {self.describe()} has no derivatives; give them, or autodiff=, for KSD")
+            raise InputError(
+                f"kernel: {self.describe()} has no derivatives; give them, or "
+                f"autodiff=, for KSD"
+            )
         return cast(Array, function(t / self.length**2) / self.length ** (2 * order))
 
     @cached_property
@@ -114,29 +137,37 @@ class Radial(ScaledKernel):
             import_module(self.autodiff)
         except ImportError:
             raise InputError(
-                f'autodiff="{self.autodiff}": {self.autodiff} is not installed; pip install {self.autodiff}'
+                f'autodiff="{self.autodiff}": {self.autodiff} is not installed; pip install '
+                f"{self.autodiff}"
             ) from None
         # A partial of a module's function can be sent to another process, a closure cannot.
-        differentiate = partial(_by_torch if self.autodiff == "torch" else _by_jax, self.profile)
+        differentiate = partial(
+            _by_torch if self.autodiff == "torch" else _by_jax, self.profile
+        )
         phi, dphi, ddphi = (partial(differentiate, order) for order in range(3))
         return phi, self.derivative or dphi, self.second_derivative or ddphi
 
 
 def _check_derivative(name: str, antiderivative: Profile, derivative: Profile) -> None:
-    """Refuse a derivative that differs from differences of the function it should be the derivative of."""
+    """Refuse a derivative that differs from differences of the function it should be the
+    derivative of.
+    """
     if name == "derivative":
         _numbers(name, derivative, np.zeros(1))
     step = _STEP * _POINTS
-    above, below = _numbers(name, antiderivative, _POINTS + step), _numbers(name, antiderivative, _POINTS - step)
+    above = _numbers(name, antiderivative, _POINTS + step)
+    below = _numbers(name, antiderivative, _POINTS - step)
     slope = (above - below) / (2.0 * step)
     values = _numbers(name, derivative, _POINTS)
-    # Relative to the slope, plus a part of φ/u: where the slope is tiny its difference quotient is mostly rounding.
+    # Relative to the slope, plus a part of φ/u: where the slope is tiny its difference quotient
+    # is mostly rounding.
     size = np.abs(slope) + 1e-4 * np.abs(_numbers(name, antiderivative, _POINTS)) / _POINTS
     wrong = np.abs(values - slope) > _TOLERANCE * size
     if wrong.any():
         k = int(wrong.argmax())
         raise InputError(
-            f"{name} of Radial: expected the derivative of the function before it, about {slope[k]:.6g} at "
+            f"{name} of Radial: expected the derivative of the function before it, about "
+            f"{slope[k]:.6g} at "
             f"{_POINTS[k]:g}, got {values[k]:.6g}"
         )
 
@@ -147,18 +178,25 @@ def _numbers(name: str, function: Profile, u: Array) -> Array:
             out = np.asarray(function(u.copy()), dtype=np.float64)
     except (TypeError, ValueError, AttributeError, RuntimeError) as error:
         first = str(error).partition("\n")[0]
-        raise InputError(f"{name} of Radial: expected a function of an array of r², but it failed: {first}") from None
+        raise InputError(
+            f"{name} of Radial: expected a function of an array of r², but it failed: {first}"
+        ) from None
     bad = ~np.isfinite(out)
     if out.shape != u.shape or bad.any():
-        came = f"shape {out.shape}" if out.shape != u.shape else f"{out[bad][0]} at {u[bad][0]:g}"
-        raise InputError(f"{name} of Radial: expected finite numbers of shape {u.shape}, got {came}")
+        came = (
+            f"shape {out.shape}" if out.shape != u.shape else f"{out[bad][0]} at {u[bad][0]:g}"
+        )
+        raise InputError(
+            f"{name} of Radial: expected finite numbers of shape {u.shape}, got {came}"
+        )
     return out
 
 
 def _by_torch(profile: Profile, order: int, u: Any) -> Any:
     """The derivative of this order of a φ written for torch.
 
-    Every element depends on its own argument only, so the gradient of the sum gives all derivatives at once.
+    Every element depends on its own argument only, so the gradient of the sum gives all
+    derivatives at once.
     """
     import torch
 
@@ -166,7 +204,11 @@ def _by_torch(profile: Profile, order: int, u: Any) -> Any:
         point = torch.as_tensor(u).detach().clone().requires_grad_()
         out = profile(point)
         for _ in range(order):
-            out = torch.autograd.grad(out.sum(), point, create_graph=True)[0] if out.requires_grad else point * 0.0
+            out = (
+                torch.autograd.grad(out.sum(), point, create_graph=True)[0]
+                if out.requires_grad
+                else point * 0.0
+            )
     out = out.detach()
     return out if isinstance(u, torch.Tensor) else out.numpy()
 
@@ -174,7 +216,11 @@ def _by_torch(profile: Profile, order: int, u: Any) -> Any:
 def _by_jax(profile: Profile, order: int, u: Any) -> Any:
     import jax
 
-    enable = jax.enable_x64 if hasattr(jax, "enable_x64") else import_module("jax.experimental").enable_x64
+    enable = (
+        jax.enable_x64
+        if hasattr(jax, "enable_x64")
+        else import_module("jax.experimental").enable_x64
+    )
     with enable(True):
         return np.asarray(_compiled(profile, order)(jax.numpy.asarray(u)))
 
@@ -191,7 +237,9 @@ def _compiled(profile: Profile, order: int) -> Profile:
 
 @dataclass(frozen=True)
 class Recorded(Kernel):
-    """A kernel known by its description only: it can be shown and written again, not evaluated."""
+    """A kernel known by its description only: it can be shown and written again, not
+    evaluated.
+    """
 
     words: str
     plain: ClassVar[bool] = False

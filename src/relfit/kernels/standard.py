@@ -1,4 +1,6 @@
-"""The named kernels: Gaussian, inverse multiquadric, rational quadratic and Matérn of r², polynomial of x·y."""
+"""The named kernels: Gaussian, inverse multiquadric, rational quadratic and Matérn of r²,
+polynomial of x·y.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,22 @@ from typing import ClassVar, cast
 
 import numpy as np
 
-from relfit.kernels.base import Kernel, Length, Power, ScaledKernel, SharedWork, Variable, Weight, check_positive
+from relfit.kernels.base import (
+    Kernel,
+    Length,
+    Power,
+    ScaledKernel,
+    SharedWork,
+    Variable,
+    Weight,
+    check_positive,
+)
 from relfit.util.arrays import Array, library
 from relfit.util.checks import check_number, check_whole
 from relfit.util.errors import InputError
 
-# Variances (of UME, of tilted kernels) sum the fourth powers of kernel values, which must stay within float64.
+# Variances (of UME, of tilted kernels) sum the fourth powers of kernel values, which must stay
+# within float64.
 LARGEST_VALUE = 1e70
 
 
@@ -43,7 +55,8 @@ class Gaussian(ScaledKernel):
 
 @dataclass(frozen=True)
 class IMQ(ScaledKernel, SharedWork):
-    """Inverse multiquadric ``k = (c² + r²)^e`` with scale c (a number or "median") and exponent e < 0.
+    """Inverse multiquadric ``k = (c² + r²)^e`` with scale c (a number or "median") and
+    exponent e < 0.
 
     >>> IMQ().phi(np.array([0.0, 3.0]))
     array([1. , 0.5])
@@ -78,7 +91,8 @@ class IMQ(ScaledKernel, SharedWork):
 
 @dataclass(frozen=True)
 class RationalQuadratic(ScaledKernel):
-    """``k = (1 + r²/(2αb²))^(−α)`` with bandwidth b (a number or "median") and α > 0: Gaussians of many widths.
+    """``k = (1 + r²/(2αb²))^(−α)`` with bandwidth b (a number or "median") and α > 0:
+    Gaussians of many widths.
 
     >>> RationalQuadratic(1.0, 1.0).phi(np.array([0.0, 2.0]))
     array([1. , 0.5])
@@ -104,7 +118,11 @@ class RationalQuadratic(ScaledKernel):
 
     def r2ddphi(self, t: Array) -> Array:
         """r² (α+1)/(4αb⁴) (1 + r²/(2αb²))^(−α−2)."""
-        return t * ((self.alpha + 1.0) / (4.0 * self.alpha * self.length**4) * self._base(t) ** (-self.alpha - 2.0))
+        return t * (
+            (self.alpha + 1.0)
+            / (4.0 * self.alpha * self.length**4)
+            * self._base(t) ** (-self.alpha - 2.0)
+        )
 
     def _base(self, t: Array) -> Array:
         return 1.0 + t / (2.0 * self.alpha * self.length**2)
@@ -112,9 +130,11 @@ class RationalQuadratic(ScaledKernel):
 
 @dataclass(frozen=True)
 class Matern(ScaledKernel, SharedWork):
-    """Matérn kernel of smoothness ν = ½, 3/2 or 5/2; with a = √(2ν) r/b, k is e^−a, (1+a)e^−a or (1+a+a²/3)e^−a.
+    """Matérn kernel of smoothness ν = ½, 3/2 or 5/2; with a = √(2ν) r/b, k is e^−a,
+    (1+a)e^−a or (1+a+a²/3)e^−a.
 
-    KSD takes 3/2 and 5/2. For 3/2 φ'' is infinite at r = 0 while r²φ'' = 3a e^−a/(4b²) is 0 there.
+    KSD takes 3/2 and 5/2. For 3/2 φ'' is infinite at r = 0 while r²φ'' = 3a e^−a/(4b²) is 0
+    there.
 
     >>> Matern(0.5, 1.0).phi(np.array([0.0, 1.0]))
     array([1.        , 0.36787944])
@@ -126,7 +146,9 @@ class Matern(ScaledKernel, SharedWork):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.smoothness not in (0.5, 1.5, 2.5):
-            raise InputError(f"smoothness of Matern: expected 0.5, 1.5 or 2.5, got {self.smoothness!r}")
+            raise InputError(
+                f"smoothness of Matern: expected 0.5, 1.5 or 2.5, got {self.smoothness!r}"
+            )
 
     @property
     def smooth(self) -> bool:
@@ -135,7 +157,8 @@ class Matern(ScaledKernel, SharedWork):
     def weights(self, t: Array, which: Sequence[Weight]) -> tuple[Array, ...]:
         """φ, φ' and r²φ'' are polynomials of a times e^−a.
 
-        φ' is −3e^−a/(2b²) for 3/2 and −5(1+a)e^−a/(6b²) for 5/2; r²φ'' is 3a e^−a/(4b²) and 5a²e^−a/(12b²).
+        φ' is −3e^−a/(2b²) for 3/2 and −5(1+a)e^−a/(6b²) for 5/2; r²φ'' is 3a e^−a/(4b²) and
+        5a²e^−a/(12b²).
         """
         a = library(t).sqrt(2.0 * self.smoothness * t) / self.length
         decay = library(a).exp(-a)
@@ -143,9 +166,18 @@ class Matern(ScaledKernel, SharedWork):
 
     def _polynomial(self, name: Weight, a: Array) -> Array | float:
         if name == "phi":
-            return 1.0 if self.smoothness == 0.5 else 1.0 + a if self.smoothness == 1.5 else 1.0 + a + a**2 / 3.0
+            return (
+                1.0
+                if self.smoothness == 0.5
+                else 1.0 + a
+                if self.smoothness == 1.5
+                else 1.0 + a + a**2 / 3.0
+            )
         if not self.smooth:
-            raise InputError("kernel: Matern with smoothness 0.5 has no derivative at 0; KSD takes 1.5 or 2.5")
+            raise InputError(
+                "kernel: Matern with smoothness 0.5 has no derivative at 0; KSD "
+                "takes 1.5 or 2.5"
+            )
         if name == "dphi":
             factor = -1.5 if self.smoothness == 1.5 else -5.0 / 6.0 * (1.0 + a)
         else:
@@ -157,8 +189,9 @@ class Matern(ScaledKernel, SharedWork):
 class Polynomial(Kernel):
     """``k = (γ x·y + c)^p``, with γ = 1/d unless given; the default is the cubic kernel of KID.
 
-    ``Polynomial(1, offset=0.0)`` is linear. For MMD only. It compares moments up to order p and nothing else: models
-    that agree in those have the same discrepancy, however different they are.
+    ``Polynomial(1, offset=0.0)`` is linear. For MMD only. It compares moments up to order p
+    and nothing else: models that agree in those have the same discrepancy, however different
+    they are.
 
     >>> Polynomial(scale=0.5).phi(np.array([2.0]))
     array([8.])
@@ -172,7 +205,14 @@ class Polynomial(Kernel):
 
     def __post_init__(self) -> None:
         check_whole("degree of Polynomial", self.degree, 1)
-        check_number("offset of Polynomial", self.offset, 0.0, np.inf, "a number of at least 0", low_ok=True)
+        check_number(
+            "offset of Polynomial",
+            self.offset,
+            0.0,
+            np.inf,
+            "a number of at least 0",
+            low_ok=True,
+        )
         if self.scale is not None:
             check_positive("scale of Polynomial", self.scale)
 
@@ -180,19 +220,25 @@ class Polynomial(Kernel):
         return self if self.scale is not None else replace(self, scale=1.0 / dim)
 
     def largest_entry(self, dim: int) -> float:
-        """The A for which (γ dim A² + c)^p, the largest possible |k|, is LARGEST_VALUE; 0 if c alone is too large.
+        """The A for which (γ dim A² + c)^p, the largest possible |k|, is LARGEST_VALUE; 0 if
+        c alone is too large.
 
         >>> f"{Polynomial(2, offset=0.0).with_dimension(7).largest_entry(7):.3g}"  # A⁴ = 1e70
         '3.16e+17'
         """
         largest_dot = max(LARGEST_VALUE ** (1.0 / self.degree) - self.offset, 0.0)
         # However small γ is, A² must be within float64 too.
-        return min(math.sqrt(largest_dot) / math.sqrt(self.power.slope) / math.sqrt(dim), LARGEST_VALUE)
+        return min(
+            math.sqrt(largest_dot) / math.sqrt(self.power.slope) / math.sqrt(dim), LARGEST_VALUE
+        )
 
     @property
     def power(self) -> Power:
         if self.scale is None:
-            raise InputError("scale of Polynomial: depends on the data; call with_dimension(d) before using the kernel")
+            raise InputError(
+                "scale of Polynomial: depends on the data; call "
+                "with_dimension(d) before using the kernel"
+            )
         return Power(1.0, self.offset, self.scale, float(self.degree))
 
     def phi(self, t: Array) -> Array:

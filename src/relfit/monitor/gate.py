@@ -27,11 +27,11 @@ def judge_monitor(
 ) -> Gate:
     """The gate of one model, wrong at any look with probability at most alpha.
 
-    Without a margin a model is worse once it is out, and it stays out; it is non-inferior once all
-    others are out. Against a model that was named beforehand the e-values of this pair decide,
-    after the last item. With a margin δ the limits for all pairs decide: worse where some lower
-    limit is above δ, non-inferior where every upper limit is at most δ. `doubts` are reasons why
-    the scores are not comparable: the verdict is then "error".
+    Without a margin a model is worse once it is out, and it stays out; it is non-inferior
+    once all others are out. Against a model that was named beforehand the e-values of this
+    pair decide, after the last item. With a margin δ the limits for all pairs decide: worse
+    where some lower limit is above δ, non-inferior where every upper limit is at most δ.
+    `doubts` are reasons why the scores are not comparable: the verdict is then "error".
     """
     asked = ask_gate(result.names, name, against, margin=margin, require=require)
     if doubts:
@@ -61,8 +61,17 @@ def judge_monitor(
         shown = bool(result.log_pair_evalue[other, own] >= level)
         either = max(result.log_pair_evalue[own, other], result.log_pair_evalue[other, own])
         growth = _growth_of_evidence(float(either), result.alpha)
-        evidence = f"e-value {show_log_evalue(result.log_pair_evalue[own, other])}, level {result.alpha:g}"
-    whom = quoted(against) if against is not None else "another model" if worse else "any other model"
+        evidence = (
+            f"e-value {show_log_evalue(result.log_pair_evalue[own, other])}, level "
+            f"{result.alpha:g}"
+        )
+    whom = (
+        quoted(against)
+        if against is not None
+        else "another model"
+        if worse
+        else "any other model"
+    )
     after = f"{',' if margin else ''} after {counted_items(result.items)}"
     return asked.answered(
         worse,
@@ -75,18 +84,24 @@ def judge_monitor(
 
 
 def _growth_of_evidence(log_evalue: float, alpha: float) -> float:
-    """How many times as many items an e-value of 1/α takes, if its logarithm grows as it has so far."""
+    """How many times as many items an e-value of 1/α takes, if its logarithm grows as it has
+    so far.
+    """
     return math.log(1.0 / alpha) / log_evalue if log_evalue > 0.0 else math.inf
 
 
 def _growth_of_limits(low: float, high: float, margin: float) -> float:
-    """How many times as many items limits without the margin take, if their distance shrinks like 1/√n."""
+    """How many times as many items limits without the margin take, if their distance shrinks
+    like 1/√n.
+    """
     gap = abs((low + high) / 2.0 - margin)
     return ((high - low) / (2.0 * gap)) ** 2 if gap > 0.0 else math.inf
 
 
 def _more_items(items: int, growth: float) -> str:
-    """A clause about the number of items that would decide; none where nothing points to a decision."""
+    """A clause about the number of items that would decide; none where nothing points to a
+    decision.
+    """
     more = items * (growth - 1.0)
     if not 1.0 <= more <= MOST_ITEMS:
         return ""

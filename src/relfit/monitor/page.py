@@ -24,7 +24,9 @@ _MOST = 6.0
 def monitor_page(history: Sequence[MonitorResult], gate: Gate | None = None) -> str:
     """The page of a monitor, from its answers over time and what `judge_monitor` answered."""
     if not history:
-        raise InputError("path: expected a monitor that has counted items, got one without; add some first")
+        raise InputError(
+            "path: expected a monitor that has counted items, got one without; add some first"
+        )
     result = history[-1]
     cells = table(result)
     rows = result.rows()
@@ -34,10 +36,15 @@ def monitor_page(history: Sequence[MonitorResult], gate: Gate | None = None) -> 
         header=header(result),
         gate=gate,
         titles=cells.titles,
-        rows=[(kind, (row[0], *map(signed, row[1:]))) for kind, row in zip(cells.kinds, cells.rows, strict=True)],
+        rows=[
+            (kind, (row[0], *map(signed, row[1:])))
+            for kind, row in zip(cells.kinds, cells.rows, strict=True)
+        ],
         notes=notes(result),
         evidence=_evidence(history, [row["name"] for row in rows[:MOST_CURVES]]),
-        bands=[_band(history, row["name"], result.best) for row in rows if not row["best"]][:MOST_BANDS],
+        bands=[_band(history, row["name"], result.best) for row in rows if not row["best"]][
+            :MOST_BANDS
+        ],
         best=short_names([result.best], LONGEST_LABEL)[0],
         left_out=max(0, len(rows) - MOST_CURVES),
         threshold=f"{1.0 / result.alpha:g}",
@@ -63,7 +70,9 @@ def _evidence(history: Sequence[MonitorResult], names: Sequence[str]) -> dict[st
     drawn = [frame.path(items, curve) for curve in curves]
     return {
         **frame.axes(),
-        "y_ticks": [(y, f"{10.0**at:g}") for y, at in zip(frame.y(powers).round(1), powers, strict=True)],
+        "y_ticks": [
+            (y, f"{10.0**at:g}") for y, at in zip(frame.y(powers).round(1), powers, strict=True)
+        ],
         "curves": list(zip(short_names(names, LONGEST_LABEL), drawn, strict=True)),
         "line": round(float(frame.y([level])[0]), 1),
     }
@@ -72,12 +81,19 @@ def _evidence(history: Sequence[MonitorResult], names: Sequence[str]) -> dict[st
 def _band(history: Sequence[MonitorResult], name: str, best: str) -> dict[str, Any]:
     """The confidence sequence of one model's difference to the best one."""
     i, j = (history[-1].names.index(each) for each in (name, best))
-    low, high = ([float(getattr(result, side)[i, j]) for result in history] for side in ("lower", "upper"))
+    low, high = (
+        [float(getattr(result, side)[i, j]) for result in history]
+        for side in ("lower", "upper")
+    )
     # The first limits are as wide as the bounds: what came later decides the scale.
     later = len(history) // 10
     items = [result.items for result in history]
-    frame = Frame(260.0, 160.0, Scale(0.0, items[-1]), scale_of([0.0, *low[later:], *high[later:]]))
-    middle = [float(result.difference[i, j]) if result.common[i, j] else 0.0 for result in history]
+    frame = Frame(
+        260.0, 160.0, Scale(0.0, items[-1]), scale_of([0.0, *low[later:], *high[later:]])
+    )
+    middle = [
+        float(result.difference[i, j]) if result.common[i, j] else 0.0 for result in history
+    ]
     return {
         **frame.axes(),
         "name": short_names([name], LONGEST_LABEL)[0],

@@ -1,4 +1,6 @@
-"""What a monitor knows after some items, as a finished result and in words: a line, a table, a sentence and notes."""
+"""What a monitor knows after some items, as a finished result and in words: a line, a table,
+a sentence and notes.
+"""
 
 from __future__ import annotations
 
@@ -18,27 +20,27 @@ from relfit.util.text import listed, quoted
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class MonitorResult(Record):
-    """What a monitor knows after some items; every statement holds at all looks together with probability 1 − alpha.
+    """What a monitor knows after some items; every statement holds at all looks together
+    with probability 1 − alpha.
 
-    Attributes:
-        names, bounds, alpha, outside, higher_is_better, bets: the settings.
-        items: how many items have been counted.
-        scored: (l,) the items that each model has.
-        mean: (l,) the mean score of each model over its items, after clipping or as ranks.
-        log_evalue: (l,) logarithms of the evidence against "this model is among the best", after the last item.
-        log_peak: (l,) the largest of them at any look; a model is out once its e-value has reached 1/alpha.
-        out_after: per model the number of items after which it was out; None for a model that can be the best.
-        out_time: per model when that was, in seconds since 1970; None likewise.
-        out_limits: (l, 3) per model that is out by how much it is worse than the best of the
-            others, on average over the items so far, and the limits for that, which hold for this
-            model at all looks. If its e-value is below 1/alpha again, those after the item at which
-            it was out. NaN for a model that can be the best.
-        common: (l, l) items that both models of a pair have.
-        difference: (l, l) by how much the row's model is worse than the column's on average, in units of the scores.
-        lower, upper: (l, l) limits for the average difference, for all pairs at once.
-        log_pair_evalue: (l, l) logarithms of the evidence against "the row's model is no worse than the column's".
-        clipped: how many losses were outside the bounds and were clipped.
-        versions: of relfit and the libraries that decide the last digits.
+    Attributes: names, bounds, alpha, outside, higher_is_better, bets: the settings. items:
+        how many items have been counted. scored: (l,) the items that each model has. mean:
+        (l,) the mean score of each model over its items, after clipping or as ranks.
+        log_evalue: (l,) logarithms of the evidence against "this model is among the best",
+        after the last item. log_peak: (l,) the largest of them at any look; a model is out
+        once its e-value has reached 1/alpha. out_after: per model the number of items after
+        which it was out; None for a model that can be the best. out_time: per model when
+        that was, in seconds since 1970; None likewise. out_limits: (l, 3) per model that is
+        out by how much it is worse than the best of the others, on average over the items so
+        far, and the limits for that, which hold for this model at all looks. If its e-value
+        is below 1/alpha again, those after the item at which it was out. NaN for a model
+        that can be the best.
+        common: (l, l) items that both models of a pair have. difference: (l, l) by how much
+        the row's model is worse than the column's on average, in units of the scores. lower,
+        upper: (l, l) limits for the average difference, for all pairs at once.
+        log_pair_evalue: (l, l) logarithms of the evidence against "the row's model is no
+        worse than the column's". clipped: how many losses were outside the bounds and were
+        clipped. versions: of relfit and the libraries that decide the last digits.
     """
 
     names: tuple[str, ...]
@@ -81,7 +83,9 @@ class MonitorResult(Record):
     def best(self) -> str:
         """The model of the best mean among those that can be the best."""
         better = -self.mean if self.higher_is_better else self.mean
-        return self.names[int(np.nanargmin(np.where(self.worse | np.isnan(better), np.inf, better)))]
+        return self.names[
+            int(np.nanargmin(np.where(self.worse | np.isnan(better), np.inf, better)))
+        ]
 
     @property
     def saved(self) -> int:
@@ -89,10 +93,14 @@ class MonitorResult(Record):
         return int(sum(self.items - held for held in self.scored[self.worse]))
 
     def rows(self) -> list[dict[str, Any]]:
-        """The table every output is made from: one row per model, the best first, those that are out last."""
+        """The table every output is made from: one row per model, the best first, those that
+        are out last.
+        """
         best = self.names.index(self.best)
         better = -self.mean if self.higher_is_better else self.mean
-        pairs = np.stack([self.difference[:, best], self.lower[:, best], self.upper[:, best]], axis=1)
+        pairs = np.stack(
+            [self.difference[:, best], self.lower[:, best], self.upper[:, best]], axis=1
+        )
         limits = np.where(self.worse[:, None], self.out_limits, pairs)
         rows = [
             {
@@ -111,7 +119,9 @@ class MonitorResult(Record):
             }
             for i, name in enumerate(self.names)
         ]
-        order = sorted(range(len(rows)), key=lambda i: (rows[i]["worse"], math.isnan(better[i]), better[i]))
+        order = sorted(
+            range(len(rows)), key=lambda i: (rows[i]["worse"], math.isnan(better[i]), better[i])
+        )
         return [rows[i] for i in order]
 
 
@@ -121,28 +131,56 @@ def header(result: MonitorResult) -> str:
     shown = f"{what} from {result.bounds[0]:g} to {result.bounds[1]:g} ({better} is better)"
     if result.outside == "ranks":
         shown = f"ranks of {what} ({better} is better)"
-    return f"monitor · {counted_items(result.items)} · {shown} · α = {result.alpha:g} for all looks together"
+    return (
+        f"monitor · {counted_items(result.items)} · {shown} · α = {result.alpha:g} for all "
+        f"looks together"
+    )
 
 
 def table(result: MonitorResult, longest_name: int = LONGEST_NAME) -> Table:
     """The cells of the table, made from `rows()`."""
     rows = result.rows()
     level = f"{100.0 * (1.0 - result.alpha):g}% limits"
-    widths = [row["upper"] - row["lower"] for row in rows if not row["best"] and math.isfinite(row["upper"])]
+    widths = [
+        row["upper"] - row["lower"]
+        for row in rows
+        if not row["best"] and math.isfinite(row["upper"])
+    ]
     number = number_format([width / 4.0 for width in widths], [row["mean"] for row in rows])
     cells = []
-    for row, name in zip(rows, short_names([row["name"] for row in rows], longest_name), strict=True):
-        mean, gap = (number(row[key]) if math.isfinite(row[key]) else "—" for key in ("mean", "difference"))
-        beside = ("—", "—") if row["best"] else (gap, f"{number(row['lower'])} to {number(row['upper'])}")
-        cells.append((name, str(row["items"]), mean, *beside, show_evalue(row["evalue"]), verdict(row)))
-    kinds = tuple("worse" if row["worse"] else "best" if row["best"] else "open" for row in rows)
+    for row, name in zip(
+        rows, short_names([row["name"] for row in rows], longest_name), strict=True
+    ):
+        mean, gap = (
+            number(row[key]) if math.isfinite(row[key]) else "—"
+            for key in ("mean", "difference")
+        )
+        beside = (
+            ("—", "—")
+            if row["best"]
+            else (gap, f"{number(row['lower'])} to {number(row['upper'])}")
+        )
+        cells.append(
+            (name, str(row["items"]), mean, *beside, show_evalue(row["evalue"]), verdict(row))
+        )
+    kinds = tuple(
+        "worse" if row["worse"] else "best" if row["best"] else "open" for row in rows
+    )
     mean = "mean rank" if result.outside == "ranks" else "mean"
-    return Table(("model", "items", mean, "worse by", level, "e-value", "verdict"), tuple(cells), kinds)
+    return Table(
+        ("model", "items", mean, "worse by", level, "e-value", "verdict"), tuple(cells), kinds
+    )
 
 
 def show_evalue(e: float) -> str:
     """An e-value with two digits."""
-    return ">1e12" if e > 1e12 else "<0.001" if e < 0.001 else f"{e:.2g}".replace("e+0", "e").replace("e+", "e")
+    return (
+        ">1e12"
+        if e > 1e12
+        else "<0.001"
+        if e < 0.001
+        else f"{e:.2g}".replace("e+0", "e").replace("e+", "e")
+    )
 
 
 def show_log_evalue(log_e: float) -> str:
@@ -167,7 +205,11 @@ def summary(result: MonitorResult) -> str:
     kept = result.confidence_set
     if not kept:
         return f"{after} every model has been worse than another one on average at some time."
-    best = f"{quoted(kept[0])} is the best" if len(kept) == 1 else f"{listed(kept)} can be the best"
+    best = (
+        f"{quoted(kept[0])} is the best"
+        if len(kept) == 1
+        else f"{listed(kept)} can be the best"
+    )
     return f"{after} {best}; {listed(out)} {are} worse."
 
 
@@ -176,11 +218,21 @@ def notes(result: MonitorResult) -> list[str]:
     (low, high) = result.bounds
     scored = int(result.scored.sum())
     total = len(result.names) * result.items
-    moved = f"losses outside {low:g} to {high:g} were moved to the nearer bound ({result.clipped} of {scored})"
-    ranked = "losses were replaced by their ranks within each item, from 0 for the best model to 1 for the worst"
-    said = {"clip": [f"{moved}: means and differences are of the clipped losses"], "ranks": [ranked]}
+    moved = (
+        f"losses outside {low:g} to {high:g} were moved to the nearer bound "
+        f"({result.clipped} of {scored})"
+    )
+    ranked = (
+        "losses were replaced by their ranks within each item, from 0 for the best model "
+        "to 1 for the worst"
+    )
+    said = {
+        "clip": [f"{moved}: means and differences are of the clipped losses"],
+        "ranks": [ranked],
+    }
     saved = (
-        f"{result.saved} of {total} scores ({result.saved / max(total, 1):.0%}) were not needed: their model was out"
+        f"{result.saved} of {total} scores ({result.saved / max(total, 1):.0%}) were not "
+        f"needed: their model was out"
     )
     return [*said.get(result.outside, []), *([saved] if result.saved else [])]
 

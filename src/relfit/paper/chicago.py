@@ -1,9 +1,10 @@
-"""Table 2: which density fits the robberies of Chicago? Mixtures, MADE and MAF by KSD on points no model has seen.
+"""Table 2: which density fits the robberies of Chicago? Mixtures, MADE and MAF by KSD on
+points no model has seen.
 
-The flows are masked autoregressive ones by zuko, trained by maximum likelihood with an L2 penalty and early stopping,
-and kept once trained. A score is a function of the point alone, so the scores of every model at every test point are
-tabulated in one file, the study, and a trial looks up those of the points it draws: the workers need neither torch nor
-scikit-learn.
+The flows are masked autoregressive ones by zuko, trained by maximum likelihood with an L2
+penalty and early stopping, and kept once trained. A score is a function of the point alone,
+so the scores of every model at every test point are tabulated in one file, the study, and a
+trial looks up those of the points it draws: the workers need neither torch nor scikit-learn.
 """
 
 from __future__ import annotations
@@ -28,7 +29,18 @@ from relfit import IMQ, Density, Gaussian, compare, decide, estimate
 from relfit.data.adapters import adapt
 from relfit.paper.data import DataOptions, Log, cache_folder, digest, robberies
 from relfit.paper.drawing import FAINT, INK, draw_bars
-from relfit.paper.experiment import ALPHA, PLAIN, Cell, Check, Experiment, Results, Row, Setting, library, relmulti
+from relfit.paper.experiment import (
+    ALPHA,
+    PLAIN,
+    Cell,
+    Check,
+    Experiment,
+    Results,
+    Row,
+    Setting,
+    library,
+    relmulti,
+)
 from relfit.paper.table1 import KEYS, beside, mean_of, rejected, verdicts
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
@@ -43,11 +55,14 @@ LINE_SECONDS = 10.0  # between two progress lines
 EDGE = 0.3  # of the pictures, around the test points
 
 MIXTURES = {"MoG (1)": 1, "MoG (2)": 2, "MoG (5)": 5}
-MADE, MAF = "MADE", "MAF (5)"
+MADE = "MADE"
+MAF = "MAF (5)"
 LINEUP = (*MIXTURES, MADE, MAF)
-L2, LITTLE_L2 = 1e-2, 1e-6
-# The same network from other random weights, trained in larger steps, with less of the penalty, with the plain base,
-# and with both of these; again from other weights, to show what those alone change.
+L2 = 1e-2
+LITTLE_L2 = 1e-6
+# The same network from other random weights, trained in larger steps, with less of the penalty,
+# with the plain base, and with both of these; again from other weights, to show what those
+# alone change.
 VARIANTS: dict[str, dict[str, Any]] = {
     "seed 1": {"seed": 1},
     "seed 2": {"seed": 2},
@@ -63,7 +78,10 @@ KERNELS: dict[str, IMQ | Gaussian] = {"IMQ": IMQ(), "Gaussian": Gaussian()}
 CORRECTION = {"IMQ": "by", "Gaussian": "bonferroni"}
 TITLES = {"IMQ": "IMQ, BY", "Gaussian": "Gaussian, Bonferroni"}
 CORRECTED = ((50, "by"), (50, "bonferroni"), (50, "none"), (25, "by"))
-SPLITS = {f"{percent}%, {correction}": relmulti(percent / 100, correction) for percent, correction in CORRECTED}
+SPLITS = {
+    f"{percent}%, {correction}": relmulti(percent / 100, correction)
+    for percent, correction in CORRECTED
+}
 WHOLE = {"RelPSI": "relpsi", "best set": "best-set", "carving": "carve"}
 SHOWN_TOO = f"{MAF}, normal base, little L2"
 PAPER_NLL = dict(zip(LINEUP, (2.64, 2.55, 2.38, 2.53, 2.25), strict=True))
@@ -78,14 +96,14 @@ PAPER = {
 
 @dataclass(frozen=True)
 class Flow:
-    """How a flow is built and trained; with the training rows it determines the weights, up to rounding.
+    """How a flow is built and trained; with the training rows it determines the weights, up
+    to rounding.
 
-    Attributes:
-        transforms: autoregressive layers, each a network with one hidden layer; one layer is MADE.
-        components: of the Gaussian mixture that is the base, fitted with the rest; 0 is a standard normal.
-        l2: λ of the penalty λ/2·Σw² on the weights of the layers, biases and base left out.
-        rate: learning rate of Adam.
-        patience: epochs without a better held-out likelihood before it stops.
+    Attributes: transforms: autoregressive layers, each a network with one hidden layer; one
+        layer is MADE. components: of the Gaussian mixture that is the base, fitted with the
+        rest; 0 is a standard normal. l2: λ of the penalty λ/2·Σw² on the weights of the
+        layers, biases and base left out. rate: learning rate of Adam. patience: epochs
+        without a better held-out likelihood before it stops.
     """
 
     transforms: int
@@ -100,17 +118,24 @@ class Flow:
 
 
 def trained(name: str, flow: Flow, rows: Array, folder: Path, log: Log) -> Any:
-    """The flow in double precision, from `folder` if it was trained before on these rows in this way."""
+    """The flow in double precision, from `folder` if it was trained before on these rows in
+    this way.
+    """
     torch = library(name, "torch", "torch zuko")
-    path = folder / f"flow-{digest(rows.tobytes(), json.dumps(asdict(flow), sort_keys=True).encode())}.pt"
-    network, stored = build(name, flow), path.exists()
+    path = (
+        folder
+        / f"flow-{digest(rows.tobytes(), json.dumps(asdict(flow), sort_keys=True).encode())}.pt"
+    )
+    network = build(name, flow)
+    stored = path.exists()
     if stored:
         try:
             # Only the weights are read: code in the file is never run.
             network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
         except Exception as error:  # noqa: BLE001 - torch's reader raises many kinds of errors
             log(f"{path.name} is damaged ({type(error).__name__}); training it again")
-            network, stored = build(name, flow), False
+            network = build(name, flow)
+            stored = False
     if not stored:
         state = train(name, network, flow, rows, log)
         buffer = io.BytesIO()
@@ -128,7 +153,9 @@ def build(name: str, flow: Flow) -> Any:
         network = zuko.flows.MAF(2, transforms=flow.transforms, hidden_features=(flow.hidden,))
         if not flow.components:
             return network
-        return zuko.flows.Flow(network.transform, zuko.mixtures.GMM(2, components=flow.components))
+        return zuko.flows.Flow(
+            network.transform, zuko.mixtures.GMM(2, components=flow.components)
+        )
 
 
 def train(name: str, network: Any, flow: Flow, rows: Array, log: Log) -> dict[str, Any]:
@@ -136,16 +163,30 @@ def train(name: str, network: Any, flow: Flow, rows: Array, log: Log) -> dict[st
     torch = library(name, "torch", "torch zuko")
     kept = len(rows) - round(HELD_OUT * len(rows))
     data = torch.as_tensor(rows, dtype=torch.float32)
-    fitted, held_out = data[:kept], data[kept:]
-    weights = [p for part, p in network.named_parameters() if part.startswith("transform") and p.ndim == 2]
-    others = [p for part, p in network.named_parameters() if not (part.startswith("transform") and p.ndim == 2)]
+    fitted = data[:kept]
+    held_out = data[kept:]
+    weights = [
+        p
+        for part, p in network.named_parameters()
+        if part.startswith("transform") and p.ndim == 2
+    ]
+    others = [
+        p
+        for part, p in network.named_parameters()
+        if not (part.startswith("transform") and p.ndim == 2)
+    ]
     # Adam's weight decay is the gradient λw of the penalty.
-    optimiser = torch.optim.Adam([{"params": weights, "weight_decay": flow.l2}, {"params": others}], lr=flow.rate)
+    optimiser = torch.optim.Adam(
+        [{"params": weights, "weight_decay": flow.l2}, {"params": others}], lr=flow.rate
+    )
     order = torch.Generator().manual_seed(flow.seed)
-    best, best_epoch, state = np.inf, -1, {}
+    best = np.inf
+    best_epoch = -1
+    state = {}
     start = last = time.monotonic()
     threads = torch.get_num_threads()
-    # One thread, so that the order of the sums, and with it the weights, is the same on every run.
+    # One thread, so that the order of the sums, and with it the weights, is the same on every
+    # run.
     torch.set_num_threads(1)
     try:
         for epoch in range(flow.epochs):
@@ -156,15 +197,23 @@ def train(name: str, network: Any, flow: Flow, rows: Array, log: Log) -> dict[st
             with torch.no_grad():
                 loss = -network().log_prob(held_out).mean().item()
             if loss < best:
-                best, best_epoch, state = loss, epoch, copy.deepcopy(network.state_dict())
+                best = loss
+                best_epoch = epoch
+                state = copy.deepcopy(network.state_dict())
             if time.monotonic() - last > LINE_SECONDS:
                 last = time.monotonic()
-                log(f"{name}: epoch {epoch}, held-out NLL {loss:.3f} (best {best:.3f}), {last - start:.0f} s so far")
+                log(
+                    f"{name}: epoch {epoch}, held-out NLL {loss:.3f} (best {best:.3f}), "
+                    f"{last - start:.0f} s so far"
+                )
             if epoch - best_epoch >= flow.patience:
                 break
     finally:
         torch.set_num_threads(threads)
-    log(f"{name}: trained, held-out NLL {best:.3f} at epoch {best_epoch}, {time.monotonic() - start:.0f} s")
+    log(
+        f"{name}: trained, held-out NLL {best:.3f} at epoch {best_epoch}, "
+        f"{time.monotonic() - start:.0f} s"
+    )
     return state
 
 
@@ -180,17 +229,26 @@ class Recipe:
     variants: tuple[str, ...] = tuple(VARIANTS)
 
     def flows(self) -> dict[str, Flow]:
-        made, maf = (Flow(k, base, L2, hidden=self.hidden, epochs=self.epochs) for k, base in ((1, 0), (5, 5)))
-        return {MADE: made, MAF: maf} | {f"{MAF}, {words}": replace(maf, **VARIANTS[words]) for words in self.variants}
+        made, maf = (
+            Flow(k, base, L2, hidden=self.hidden, epochs=self.epochs)
+            for k, base in ((1, 0), (5, 5))
+        )
+        return {MADE: made, MAF: maf} | {
+            f"{MAF}, {words}": replace(maf, **VARIANTS[words]) for words in self.variants
+        }
 
 
 FULL = Recipe()
-QUICK = Recipe(train=1000, draw=300, hidden=24, epochs=5, pixels=40, variants=("normal base, little L2",))
+QUICK = Recipe(
+    train=1000, draw=300, hidden=24, epochs=5, pixels=40, variants=("normal base, little L2",)
+)
 
 
 @dataclass(frozen=True)
 class Study:
-    """Test points (n, 2), standardised; for each of l models scores (l, n, 2), log densities (l, n) and a picture."""
+    """Test points (n, 2), standardised; for each of l models scores (l, n, 2), log densities
+    (l, n) and a picture.
+    """
 
     names: tuple[str, ...]
     points: Array
@@ -204,7 +262,9 @@ class Study:
         return float(-self.log_probs[self.names.index(name)].mean())
 
     def density(self, name: str) -> Density:
-        """The model as a density whose scores are looked up; it knows those at the test points only."""
+        """The model as a density whose scores are looked up; it knows those at the test
+        points only.
+        """
         return Density(score=self._looked_up(name, self.scores), dim=2)
 
     def likelihood(self, name: str) -> Density:
@@ -228,21 +288,29 @@ class Study:
 
 
 def split(rows: Array, train: int) -> tuple[Array, Array]:
-    """Training and test rows after a seeded shuffle, standardised by the mean and deviation of the training rows."""
+    """Training and test rows after a seeded shuffle, standardised by the mean and deviation
+    of the training rows.
+    """
     shuffled = rows[np.random.default_rng(SPLIT_SEED).permutation(len(rows))]
-    centre, spread = shuffled[:train].mean(axis=0), shuffled[:train].std(axis=0)
+    centre = shuffled[:train].mean(axis=0)
+    spread = shuffled[:train].std(axis=0)
     standard = (shuffled - centre) / spread
     return standard[:train], standard[train:]
 
 
 def prepare(options: DataOptions, quick: bool, log: Log) -> Setting:
     """Fit what is not in the cache; the study's name there and the digest of its contents."""
-    rows, recipe = robberies(options, log), QUICK if quick else FULL
+    rows = robberies(options, log)
+    recipe = QUICK if quick else FULL
     least = recipe.train + recipe.draw
     if len(rows) < least:
-        raise InputError(f"--data: expected {least} rows or more ({recipe.train} train), got {len(rows)}")
+        raise InputError(
+            f"--data: expected {least} rows or more ({recipe.train} train), got {len(rows)}"
+        )
     flows = {name: asdict(flow) for name, flow in recipe.flows().items()}
-    key = digest(rows.tobytes(), json.dumps([VERSION, asdict(recipe), MIXTURES, flows]).encode())
+    key = digest(
+        rows.tobytes(), json.dumps([VERSION, asdict(recipe), MIXTURES, flows]).encode()
+    )
     path = _path(key)
     if not path.exists():
         train, test = split(rows, recipe.train)
@@ -253,16 +321,23 @@ def prepare(options: DataOptions, quick: bool, log: Log) -> Setting:
 def fit(train: Array, recipe: Recipe, log: Log) -> dict[str, Any]:
     """Every model, fitted to the training rows by maximum likelihood."""
     mixture = library(NAME, "sklearn.mixture", "scikit-learn").GaussianMixture
-    mixtures = {name: mixture(k, n_init=5, random_state=0).fit(train) for name, k in MIXTURES.items()}
+    mixtures = {
+        name: mixture(k, n_init=5, random_state=0).fit(train) for name, k in MIXTURES.items()
+    }
     folder = cache_folder("chicago")
-    return mixtures | {name: trained(name, flow, train, folder, log) for name, flow in recipe.flows().items()}
+    return mixtures | {
+        name: trained(name, flow, train, folder, log) for name, flow in recipe.flows().items()
+    }
 
 
 def _write(path: Path, models: Mapping[str, Any], test: Array, recipe: Recipe) -> None:
-    low, high = test.min(axis=0) - EDGE, test.max(axis=0) + EDGE
+    low = test.min(axis=0) - EDGE
+    high = test.max(axis=0) + EDGE
     across, up = (np.linspace(low[k], high[k], recipe.pixels) for k in (0, 1))
     grid = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
-    pictures = [np.exp(log_density(model, grid)).reshape(recipe.pixels, -1) for model in models.values()]
+    pictures = [
+        np.exp(log_density(model, grid)).reshape(recipe.pixels, -1) for model in models.values()
+    ]
     stream = io.BytesIO()
     np.savez_compressed(
         stream,
@@ -302,27 +377,43 @@ def load(key: str, contents: str) -> Study:
     """The study of this name, if its file is still the one that was prepared."""
     path = _path(key)
     if not path.exists() or digest(path.read_bytes()) != contents:
-        raise InputError(f"{NAME}: {str(path)!r} is not what was prepared; run the command again")
+        raise InputError(
+            f"{NAME}: {str(path)!r} is not what was prepared; run the command again"
+        )
     with np.load(path, allow_pickle=False) as file:
         stored = {name: file[name] for name in file.files}
-    return Study(**stored | {name: tuple(stored[name].tolist()) for name in ("names", "extent")})
+    return Study(
+        **stored | {name: tuple(stored[name].tolist()) for name in ("names", "extent")}
+    )
 
 
 def trial(setting: Setting, seed: int) -> dict[str, Any]:
-    """One draw of n test points: the verdicts of every test by KSD, and of the best set by the log-likelihood."""
+    """One draw of n test points: the verdicts of every test by KSD, and of the best set by
+    the log-likelihood.
+    """
     study = load(setting["study"], setting["contents"])
     rows = np.random.default_rng(seed).choice(len(study.points), setting["n"], replace=False)
     lineup = [*MIXTURES, MADE, setting["flow"]]
     densities = {name: study.density(name) for name in lineup}
     points = study.points[rows]
-    fixed: dict[str, Any] = {"kernel": KERNELS[setting["kernel"]], "rng": seed, "progress": False}
+    fixed: dict[str, Any] = {
+        "kernel": KERNELS[setting["kernel"]],
+        "rng": seed,
+        "progress": False,
+    }
     joint = estimate(points, densities, estimator=PLAIN, **fixed)
-    results = {words: decide(joint, test=test, alpha=ALPHA, rng=seed) for words, test in WHOLE.items()}
+    results = {
+        words: decide(joint, test=test, alpha=ALPHA, rng=seed) for words, test in WHOLE.items()
+    }
     for words, options in SPLITS.items():
-        results[f"RelMulti {words}"] = compare(points, densities, alpha=ALPHA, **fixed, **options)
+        results[f"RelMulti {words}"] = compare(
+            points, densities, alpha=ALPHA, **fixed, **options
+        )
     decisions = [d for test, result in results.items() for d in verdicts(test, result)]
     likelihoods = {name: study.likelihood(name) for name in lineup}
-    nll = compare(points, likelihoods, discrepancy="loglik", alpha=ALPHA, rng=seed, progress=False)
+    nll = compare(
+        points, likelihoods, discrepancy="loglik", alpha=ALPHA, rng=seed, progress=False
+    )
     return {"decisions": decisions + verdicts("NLL", nll)}
 
 
@@ -336,9 +427,16 @@ def _with_maf(results: Results) -> list[Cell]:
 
 
 def _tests(cell: Cell) -> dict[str, str]:
-    """The tests of the table and figure; RelMulti corrects as the paper or the code with this kernel does."""
+    """The tests of the table and figure; RelMulti corrects as the paper or the code with
+    this kernel does.
+    """
     relmulti = f"RelMulti 50%, {CORRECTION[cell.setting['kernel']]}"
-    return {"RelPSI": "RelPSI", "RelMulti": relmulti, "best set": "best set", "carving": "carving"}
+    return {
+        "RelPSI": "RelPSI",
+        "RelMulti": relmulti,
+        "best set": "best set",
+        "carving": "carving",
+    }
 
 
 def table(results: Results) -> list[Row]:
@@ -353,8 +451,16 @@ def table(results: Results) -> list[Row]:
             row["NLL sel."] = f"{mean_of(cell, 'NLL', model, 'selected')[0]:.2f}"
             row["NLL rej."] = f"{rejected(cell, 'NLL', model)[0]:.2f}"
             for (name, kind), figures in PAPER.items():
-                row[f"{name} {kind} (paper)"] = beside(mean_of(cell, tests[name], model, KEYS[kind]), figures[model])
-            rows.append(row | {f"{name} rej.": rejected(cell, name, model) for name in ("best set", "carving")})
+                row[f"{name} {kind} (paper)"] = beside(
+                    mean_of(cell, tests[name], model, KEYS[kind]), figures[model]
+                )
+            rows.append(
+                row
+                | {
+                    f"{name} rej.": rejected(cell, name, model)
+                    for name in ("best set", "carving")
+                }
+            )
     return rows
 
 
@@ -369,16 +475,25 @@ def extras(results: Results) -> Mapping[str, list[Row]]:
     ]
     flows: list[Row] = []
     for cell in results:
-        flow, tests = cell.setting["flow"], _tests(cell)
+        flow = cell.setting["flow"]
+        tests = _tests(cell)
         row: Row = {"kernel": cell.setting["kernel"], "flow": flow, "NLL": study.nll(flow)}
         row["lowest NLL"] = mean_of(cell, "NLL", flow, "selected")
         row["RelPSI sel."] = mean_of(cell, "RelPSI", flow, "selected")
-        row |= {f"{name} rej.": rejected(cell, tests[name], flow) for name in ("RelPSI", "RelMulti", "best set")}
+        row |= {
+            f"{name} rej.": rejected(cell, tests[name], flow)
+            for name in ("RelPSI", "RelMulti", "best set")
+        }
         row["KSD²"] = mean_of(cell, "RelPSI", flow, "value")[0]
-        row["largest score"] = f"{np.linalg.norm(study.scores[study.names.index(flow)], axis=1).max():.0f}"
+        row["largest score"] = (
+            f"{np.linalg.norm(study.scores[study.names.index(flow)], axis=1).max():.0f}"
+        )
         others = [f"{rejected(cell, 'RelPSI', model)[0]:.2f}" for model in LINEUP[:-1]]
         flows.append({**row, "RelPSI rej. of the other four": ", ".join(others)})
-    line = "Another MAF in place of MAF (5), the other four models as before (the score is that at the test points):"
+    line = (
+        "Another MAF in place of MAF (5), the other four models as before (the score is "
+        "that at the test points):"
+    )
     return {"Rejection rates of RelMulti by its split and correction:": splits, line: flows}
 
 
@@ -390,20 +505,32 @@ def figure(results: Results) -> Figure:
     above, below = drawn.subfigures(2, 1, height_ratios=(0.62, 1.0), squeeze=False)[:, 0]
     shown = [*LINEUP, SHOWN_TOO]
     pictures = list(above.subplots(1, 1 + len(shown), squeeze=False)[0])
-    pictures[0].scatter(*study.points.T, s=1.0, color=INK, alpha=0.25, linewidths=0, rasterized=True)
+    pictures[0].scatter(
+        *study.points.T, s=1.0, color=INK, alpha=0.25, linewidths=0, rasterized=True
+    )
     pictures[0].set(xlim=study.extent[:2], ylim=study.extent[2:], aspect="equal")
     _frame(pictures[0], f"data\n{len(study.points)} test points")
     # One scale for all, cut where a few pixels of a spike would darken every other picture.
     norm = PowerNorm(0.5, 0.0, float(np.quantile(study.pictures, 0.998)), clip=True)
     for ax, name in zip(pictures[1:], shown, strict=True):
         image = study.pictures[study.names.index(name)]
-        ax.imshow(image, origin="lower", extent=study.extent, norm=norm, cmap="magma_r", aspect="equal")
+        ax.imshow(
+            image,
+            origin="lower",
+            extent=study.extent,
+            norm=norm,
+            cmap="magma_r",
+            aspect="equal",
+        )
         _frame(ax, f"{name}\nNLL {study.nll(name):.2f}".replace(", ", ",\n"))
     papers = {name: list(PAPER[name, "rej."].values()) for name in ("RelPSI", "RelMulti")}
     cells = _with_maf(results)
     axes = list(below.subplots(1, len(cells), squeeze=False)[0])
     for ax, cell in zip(axes, cells, strict=True):
-        rates = {name: [rejected(cell, test, model) for model in LINEUP] for name, test in _tests(cell).items()}
+        rates = {
+            name: [rejected(cell, test, model) for model in LINEUP]
+            for name, test in _tests(cell).items()
+        }
         draw_bars(ax, TITLES[cell.setting["kernel"]], LINEUP, rates, papers)
     entries = axes[0].get_legend_handles_labels()
     below.legend(*entries, loc="outside lower center", ncols=6, frameon=False, labelcolor=INK)
@@ -421,11 +548,15 @@ def checks(results: Results) -> list[Check]:
     """The likelihoods; with the full recipe they are near the paper's."""
     study = _study(results)
     one, two, five = (study.nll(name) for name in MIXTURES)
-    ordered = Check("more components, lower NLL", one > two > five, f"{one:.2f}, {two:.2f}, {five:.2f}")
+    ordered = Check(
+        "more components, lower NLL", one > two > five, f"{one:.2f}, {two:.2f}, {five:.2f}"
+    )
     full = results[0].setting["n"] == FULL.draw
     near = []
     for model in LINEUP if full else ():
-        nll, paper, reach = study.nll(model), PAPER_NLL[model], NLL_REACH[model]
+        nll = study.nll(model)
+        paper = PAPER_NLL[model]
+        reach = NLL_REACH[model]
         claim = f"{model}: NLL within {reach:.2f} of the paper's {paper:.2f}"
         near.append(Check(claim, abs(nll - paper) <= reach, f"{nll:.3f}"))
     return [ordered, *near]
@@ -434,7 +565,11 @@ def checks(results: Results) -> list[Check]:
 def _settings(quick: bool) -> list[Setting]:
     recipe = QUICK if quick else FULL
     flows = [flow for flow in recipe.flows() if flow != MADE]
-    return [{"kernel": kernel, "flow": flow, "n": recipe.draw} for flow in flows for kernel in KERNELS]
+    return [
+        {"kernel": kernel, "flow": flow, "n": recipe.draw}
+        for flow in flows
+        for kernel in KERNELS
+    ]
 
 
 EXPERIMENT = Experiment(

@@ -1,4 +1,6 @@
-"""The figures: curves with error bands, points with error bars, grouped bars. No pyplot, so nothing leaks."""
+"""The figures: curves with error bands, points with error bars, grouped bars. No pyplot, so
+nothing leaks.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,22 @@ from relfit.paper.experiment import ALPHA, Point, Rate
 from relfit.util.arrays import Array
 
 REACH = 1.96
-INK, FAINT = "#333333", "#999999"
+INK = "#333333"
+FAINT = "#999999"
 # Okabe and Ito's colours, which the colour-blind can tell apart; line and marker differ too.
-ORANGE, SKY, GREEN, BLUE, RED, PINK = "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7"
-BAR_COLOURS = {"RelPSI": ORANGE, "RelMulti": BLUE, "best set": GREEN, "carving": SKY, "FID": "#BBBBBB"}
+ORANGE = "#E69F00"
+SKY = "#56B4E9"
+GREEN = "#009E73"
+BLUE = "#0072B2"
+RED = "#D55E00"
+PINK = "#CC79A7"
+BAR_COLOURS = {
+    "RelPSI": ORANGE,
+    "RelMulti": BLUE,
+    "best set": GREEN,
+    "carving": SKY,
+    "FID": "#BBBBBB",
+}
 BAR_WIDTH = 0.2
 
 
@@ -55,8 +69,18 @@ def new_figure(panels: int, height: float = 4.2) -> tuple[Figure, list[Axes]]:
 def draw_curve(ax: Axes, label: str, look: Look, points: Sequence[Point]) -> None:
     """A curve through the points with a band of ±1.96 standard errors, inside [0, 1]."""
     x, y, error = _columns(points)
-    ax.plot(x, y, look.line, color=look.colour, marker=look.marker, markersize=5, linewidth=1.4, label=label)
-    low, high = np.clip(y - REACH * error, 0.0, 1.0), np.clip(y + REACH * error, 0.0, 1.0)
+    ax.plot(
+        x,
+        y,
+        look.line,
+        color=look.colour,
+        marker=look.marker,
+        markersize=5,
+        linewidth=1.4,
+        label=label,
+    )
+    low = np.clip(y - REACH * error, 0.0, 1.0)
+    high = np.clip(y + REACH * error, 0.0, 1.0)
     ax.fill_between(x, low, high, color=look.colour, alpha=0.15, linewidth=0)
 
 
@@ -64,7 +88,15 @@ def draw_points(ax: Axes, label: str, look: Look, points: Sequence[Point]) -> No
     """The points with bars of ±1.96 standard errors, beside a curve from theory."""
     x, y, error = _columns(points)
     ax.errorbar(
-        x, y, REACH * error, fmt=look.marker, markersize=5, color=look.colour, elinewidth=1.0, capsize=2, label=label
+        x,
+        y,
+        REACH * error,
+        fmt=look.marker,
+        markersize=5,
+        color=look.colour,
+        elinewidth=1.0,
+        capsize=2,
+        label=label,
     )
 
 
@@ -74,7 +106,9 @@ def _columns(points: Sequence[Point]) -> tuple[Array, ...]:
 
 def draw_level(ax: Axes) -> None:
     """A line at α."""
-    ax.axhline(ALPHA, color=INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0, label=f"α = {ALPHA:g}")
+    ax.axhline(
+        ALPHA, color=INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0, label=f"α = {ALPHA:g}"
+    )
 
 
 def draw_bars(
@@ -86,7 +120,9 @@ def draw_bars(
     label: str = "Declared worse (share of trials)",
     source: str = "the paper",
 ) -> None:
-    """A group of bars per model, ±1.96 standard errors; a diamond where the paper prints a figure."""
+    """A group of bars per model, ±1.96 standard errors; a diamond where the paper prints a
+    figure.
+    """
     places = np.arange(len(models), dtype=float)
     for k, (test, pairs) in enumerate(rates.items()):
         at = places + (k - (len(rates) - 1) / 2.0) * BAR_WIDTH
@@ -94,15 +130,28 @@ def draw_bars(
         reach = np.where(np.isfinite(error), REACH * error, 0.0)
         bars = np.stack([np.minimum(reach, height), np.minimum(reach, 1.0 - height)])
         ax.bar(at, height, BAR_WIDTH * 0.9, color=BAR_COLOURS[test], label=test, zorder=2)
-        ax.errorbar(at, height, yerr=bars, fmt="none", ecolor=INK, elinewidth=0.8, capsize=2, zorder=3)
+        ax.errorbar(
+            at, height, yerr=bars, fmt="none", ecolor=INK, elinewidth=0.8, capsize=2, zorder=3
+        )
         if test in paper_rates:
             word = source if test == next(iter(paper_rates)) else None
-            ax.scatter(at, paper_rates[test], marker="D", s=26, color="white", edgecolors=INK, zorder=4, label=word)
+            ax.scatter(
+                at,
+                paper_rates[test],
+                marker="D",
+                s=26,
+                color="white",
+                edgecolors=INK,
+                zorder=4,
+                label=word,
+            )
     dress(ax, title, "", label, (0.0, 1.03))
     ax.set_xticks(places, models)
 
 
-def dress(ax: Axes, title: str, xlabel: str, ylabel: str, ylim: tuple[float, float] | None = None) -> None:
+def dress(
+    ax: Axes, title: str, xlabel: str, ylabel: str, ylim: tuple[float, float] | None = None
+) -> None:
     """Titles, labels and a light grid."""
     ax.set_title(title, color=INK, fontsize="medium")
     ax.set_xlabel(xlabel, color=INK)
@@ -120,4 +169,11 @@ def dress(ax: Axes, title: str, xlabel: str, ylabel: str, ylim: tuple[float, flo
 def add_legend(figure: Figure, ax: Axes, columns: int) -> None:
     """The legend of one panel, below all of them."""
     entries = ax.get_legend_handles_labels()
-    figure.legend(*entries, loc="outside lower center", ncols=columns, frameon=False, labelcolor=INK, fontsize="small")
+    figure.legend(
+        *entries,
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+        labelcolor=INK,
+        fontsize="small",
+    )

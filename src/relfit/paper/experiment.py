@@ -1,7 +1,8 @@
-"""An experiment as a value: what is run, how it is shown and what it must show; rates over trials, and tables of them.
+"""An experiment as a value: what is run, how it is shown and what it must show; rates over
+trials, and tables of them.
 
-Rates carry their Monte-Carlo standard error. A rate at one value of what varies is a `Point`; a `Check` is a claim
-about points that a run bears out or does not.
+Rates carry their Monte-Carlo standard error. A rate at one value of what varies is a
+`Point`; a `Check` is a claim about points that a run bears out or does not.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ FIRST = ("test", "model", "worse", "pvalue")  # the keys of every decision, firs
 
 
 def rate(values: Iterable[float]) -> Rate:
-    """Mean over trials and its standard error √(Σ(v−v̄)²/(n(n−1))); for 0/1 values √(p(1−p)/(n−1)).
+    """Mean over trials and its standard error √(Σ(v−v̄)²/(n(n−1))); for 0/1 values
+    √(p(1−p)/(n−1)).
 
     The standard error is inf for a single value.
 
@@ -52,7 +54,8 @@ def rate(values: Iterable[float]) -> Rate:
 
 
 def markdown_table(rows: Sequence[Mapping[str, object]]) -> str:
-    """A Markdown table of mappings with the same keys; floats have three decimals, pairs are mean ± s.e.
+    """A Markdown table of mappings with the same keys; floats have three decimals, pairs are
+    mean ± s.e.
 
     >>> print(markdown_table([{"test": "relpsi", "FPR": (0.04, 0.011)}]), end="")
     | test   | FPR           |
@@ -63,10 +66,15 @@ def markdown_table(rows: Sequence[Mapping[str, object]]) -> str:
         raise InputError("rows: expected one row or more; got none")
     header = list(rows[0])
     if any(list(row) != header for row in rows):
-        raise InputError(f"rows: expected the columns {', '.join(header)} in every row; give all rows the same keys")
+        raise InputError(
+            f"rows: expected the columns {', '.join(header)} in every row; give "
+            f"all rows the same keys"
+        )
     cells = [header, *([_cell(value) for value in row.values()] for row in rows)]
     widths = [max(3, *(len(line[column]) for line in cells)) for column in range(len(header))]
-    lines = [[text.ljust(width) for text, width in zip(line, widths, strict=True)] for line in cells]
+    lines = [
+        [text.ljust(width) for text, width in zip(line, widths, strict=True)] for line in cells
+    ]
     lines.insert(1, ["-" * width for width in widths])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
@@ -82,8 +90,9 @@ def _cell(value: object) -> str:
 class Cell(NamedTuple):
     """A setting and the outcomes of its trials, ordered by seed (0, 1, …).
 
-    The first entry of a setting is what varies: the axis of curves. An outcome is a mapping with a list "decisions",
-    one mapping per verdict: "test", "model", "pvalue", "worse" and what else the experiment needs.
+    The first entry of a setting is what varies: the axis of curves. An outcome is a mapping
+    with a list "decisions", one mapping per verdict: "test", "model", "pvalue", "worse" and
+    what else the experiment needs.
     """
 
     setting: Setting
@@ -103,13 +112,20 @@ Results = Sequence[Cell]
 
 
 def relmulti(select_fraction: float, correction: str = "by") -> dict[str, Any]:
-    """The options of `compare` for RelMulti that selects on this fraction of the rows, with the paper's variance."""
+    """The options of `compare` for RelMulti that selects on this fraction of the rows, with
+    the paper's variance.
+    """
     return {"test": RelMulti(select_fraction), "correction": correction, "estimator": PLAIN}
 
 
 def verdict(test: str, result: Comparison, k: int) -> Decision:
     """The decision of one test about model k."""
-    return {"test": test, "model": result.names[k], "pvalue": float(result.pvalue[k]), "worse": bool(result.worse[k])}
+    return {
+        "test": test,
+        "model": result.names[k],
+        "pvalue": float(result.pvalue[k]),
+        "worse": bool(result.worse[k]),
+    }
 
 
 class Point(NamedTuple):
@@ -133,7 +149,9 @@ def declared(decisions: Sequence[Decision]) -> float:
     return float(decisions[0]["worse"])
 
 
-def curve(results: Results, test: str, score: Callable[[Sequence[Decision]], float] = declared) -> list[Point]:
+def curve(
+    results: Results, test: str, score: Callable[[Sequence[Decision]], float] = declared
+) -> list[Point]:
     """The mean over trials of `score` of one test's decisions, for each setting."""
     return [Point(cell.x, *rate(map(score, cell.decisions(test)))) for cell in results]
 
@@ -155,7 +173,9 @@ def level_kept(claim: str, axis: str, points: Sequence[Point]) -> Check:
     return Check(claim, ok, f"highest {max(points, key=lambda point: point.value).at(axis)}")
 
 
-def bounded(claim: str, axis: str, points: Sequence[Point], lowest: float = 0.0, highest: float = 1.0) -> Check:
+def bounded(
+    claim: str, axis: str, points: Sequence[Point], lowest: float = 0.0, highest: float = 1.0
+) -> Check:
     """Every value lies between the bounds."""
     ok = all(lowest <= point.value <= highest for point in points)
     return Check(claim, ok, ", ".join(point.at(axis) for point in points))
@@ -165,15 +185,14 @@ def bounded(claim: str, axis: str, points: Sequence[Point], lowest: float = 0.0,
 class Experiment:
     """One experiment of the paper. Its text is a section of reproduction.md beside this file.
 
-    Attributes:
-        name: as in ``relfit reproduce NAME``, the key in the store and the title of its section.
-        title: a line for the list and the figure.
-        settings: the settings of the quick version (True) or the full one; JSON-able.
-        trials: trials per setting, (full, quick).
-        trial: module-level, a pure function of (setting, seed); returns {"decisions": […]}.
-        checks: what must hold; claims whose settings were not run are left out.
-        prepare: for real data: finds or fetches them (and trains models), and returns what is added to every
-            setting, a digest that names what was prepared; raises DataAbsent where the data are not there.
+    Attributes: name: as in ``relfit reproduce NAME``, the key in the store and the title of
+        its section. title: a line for the list and the figure. settings: the settings of the
+        quick version (True) or the full one; JSON-able. trials: trials per setting, (full,
+        quick). trial: module-level, a pure function of (setting, seed); returns
+        {"decisions": […]}. checks: what must hold; claims whose settings were not run are
+        left out. prepare: for real data: finds or fetches them (and trains models), and
+        returns what is added to every setting, a digest that names what was prepared; raises
+        DataAbsent where the data are not there.
         data_options: the options of `relfit reproduce` that `prepare` uses.
         extras: more tables, by the line above each.
     """
@@ -194,7 +213,9 @@ class Experiment:
         return self.trials[1] if quick else self.trials[0]
 
 
-def grid(axis: str, full: Sequence[float], quick: Sequence[float], **fixed: Any) -> Callable[[bool], list[Setting]]:
+def grid(
+    axis: str, full: Sequence[float], quick: Sequence[float], **fixed: Any
+) -> Callable[[bool], list[Setting]]:
     """The settings of an experiment in which one number varies.
 
     >>> grid("n", (50, 500, 1000), (50, 500))(True)
@@ -204,14 +225,24 @@ def grid(axis: str, full: Sequence[float], quick: Sequence[float], **fixed: Any)
 
 
 def from_setting(make: Callable[..., T], setting: Setting) -> T:
-    """The problem or the images of a setting: `make` called with everything but the sample size n."""
+    """The problem or the images of a setting: `make` called with everything but the sample
+    size n.
+    """
     return make(**{name: value for name, value in setting.items() if name != "n"})
 
 
 def tidy(name: str, results: Results) -> list[Row]:
-    """One row per trial and decision: the experiment, its setting, the seed, then the decision."""
+    """One row per trial and decision: the experiment, its setting, the seed, then the
+    decision.
+    """
     return [
-        {"experiment": name, **_plain(cell.setting), "seed": seed, **dict.fromkeys(FIRST), **_plain(decision)}
+        {
+            "experiment": name,
+            **_plain(cell.setting),
+            "seed": seed,
+            **dict.fromkeys(FIRST),
+            **_plain(decision),
+        }
         for cell in results
         for seed, outcome in enumerate(cell.outcomes)
         for decision in outcome["decisions"]
@@ -219,7 +250,10 @@ def tidy(name: str, results: Results) -> list[Row]:
 
 
 def _plain(values: Mapping[str, Any]) -> Row:
-    return {key: " ".join(map(str, value)) if isinstance(value, list) else value for key, value in values.items()}
+    return {
+        key: " ".join(map(str, value)) if isinstance(value, list) else value
+        for key, value in values.items()
+    }
 
 
 def library(experiment: str, name: str, install: str) -> ModuleType:
@@ -227,5 +261,8 @@ def library(experiment: str, name: str, install: str) -> ModuleType:
     try:
         return import_module(name)
     except ImportError as error:
-        message = f"{experiment}: needs {name.partition('.')[0]}, which is not installed; pip install {install}"
+        message = (
+            f"{experiment}: needs {name.partition('.')[0]}, which is not installed; pip "
+            f"install {install}"
+        )
         raise BackendUnavailable(message) from error

@@ -1,9 +1,10 @@
 """Run an experiment into a folder, and write the page of all finished runs.
 
-OUT/store.sqlite holds the finished trials of all experiments of the folder, OUT/NAME/ the outputs of one: its table,
-trials, figure and checks. Everything but run.json, which has the seconds taken, is a function of the settings and
-seeds, so it is the same after an interruption. The page is reproduction.md beside this file, a section for each
-experiment, filled in with our tables, pictures and checks beside the paper's claims.
+OUT/store.sqlite holds the finished trials of all experiments of the folder, OUT/NAME/ the
+outputs of one: its table, trials, figure and checks. Everything but run.json, which has the
+seconds taken, is a function of the settings and seeds, so it is the same after an
+interruption. The page is reproduction.md beside this file, a section for each experiment,
+filled in with our tables, pictures and checks beside the paper's claims.
 """
 
 from __future__ import annotations
@@ -38,10 +39,17 @@ from relfit.util.files import write_bytes_atomic, write_text_atomic
 ALL = "all"
 CATALOGUE: dict[str, Experiment] = {
     experiment.name: experiment
-    for family in (synthetic.FIGURE_1, table1.EXPERIMENTS, (chicago.EXPERIMENT,), synthetic.APPENDIX, tpr.EXPERIMENTS)
+    for family in (
+        synthetic.FIGURE_1,
+        table1.EXPERIMENTS,
+        (chicago.EXPERIMENT,),
+        synthetic.APPENDIX,
+        tpr.EXPERIMENTS,
+    )
     for experiment in family
 }
-# Raise it when a change of the code changes the numbers: stored trials of another version are left alone.
+# Raise it when a change of the code changes the numbers: stored trials of another version are
+# left alone.
 VERSION = "2"
 STORE = "store.sqlite"
 DPI = 100
@@ -64,12 +72,16 @@ def named(name: str) -> list[Experiment]:
 def listing() -> str:
     """The experiments, one a line."""
     width = max(map(len, CATALOGUE))
-    return "\n".join(f"{name:{width}}  {experiment.title}" for name, experiment in CATALOGUE.items())
+    return "\n".join(
+        f"{name:{width}}  {experiment.title}" for name, experiment in CATALOGUE.items()
+    )
 
 
 @dataclass(frozen=True)
 class Report:
-    """A finished experiment: its table as Markdown, its checks, its files and the processor time of its trials."""
+    """A finished experiment: its table as Markdown, its checks, its files and the processor
+    time of its trials.
+    """
 
     folder: Path
     table: str
@@ -88,8 +100,9 @@ def reproduce(
 ) -> Report:
     """Run what is missing of an experiment and write its outputs to OUT/NAME.
 
-    `out` is created if it does not exist and has one store for all its experiments. `quick` runs fewer settings and
-    trials, `data_options` are for experiments on real data, and the other options are those of `run_trials`.
+    `out` is created if it does not exist and has one store for all its experiments. `quick`
+    runs fewer settings and trials, `data_options` are for experiments on real data, and the
+    other options are those of `run_trials`.
     """
 
     def log(line: str) -> None:
@@ -97,18 +110,27 @@ def reproduce(
             print(line, file=sys.stderr, flush=True)
 
     # The digest of what was prepared is a part of every setting.
-    prepared = {} if experiment.prepare is None else experiment.prepare(data_options or DataOptions(), quick, log)
+    prepared = (
+        {}
+        if experiment.prepare is None
+        else experiment.prepare(data_options or DataOptions(), quick, log)
+    )
     settings = [{**setting, **prepared} for setting in experiment.settings(quick)]
     folder = Path(out) / experiment.name
     folder.mkdir(parents=True, exist_ok=True)
     with Store(Path(out) / STORE, version=VERSION) as store:
         function = partial(timed, experiment.trial)
-        stored = run_trials(store, experiment.name, settings, experiment.count(quick), function, **options)
-    results = [Cell(setting, outcomes) for setting, outcomes in zip(settings, stored, strict=True)]
+        stored = run_trials(
+            store, experiment.name, settings, experiment.count(quick), function, **options
+        )
+    results = [
+        Cell(setting, outcomes) for setting, outcomes in zip(settings, stored, strict=True)
+    ]
     extras = {} if experiment.extras is None else experiment.extras(results)
     parts = [f"\n{line}\n\n{markdown_table(rows)}" for line, rows in extras.items()]
     outcomes = [outcome for cell in results for outcome in cell.outcomes]
-    checks, seconds = tuple(experiment.checks(results)), sum(outcome["seconds"] for outcome in outcomes)
+    checks = tuple(experiment.checks(results))
+    seconds = sum(outcome["seconds"] for outcome in outcomes)
     table = "".join([markdown_table(experiment.table(results)), *parts])
     table += certain_rates(table, experiment.count(quick))
     report = Report(folder, table, checks, len(outcomes), seconds)
@@ -117,23 +139,32 @@ def reproduce(
 
 
 def certain_rates(table: str, trials: int) -> str:
-    """A sentence on rates that are the same in all trials, whose standard error is 0; nothing for other tables.
+    """A sentence on rates that are the same in all trials, whose standard error is 0;
+    nothing for other tables.
 
     >>> print(certain_rates("| 0.000 ± 0.000 |", 20))
     <BLANKLINE>
     A rate of 0 or 1 in all 20 trials has no standard error: its 95% Wilson limits are 0 to 0.161, or 0.839 to 1.
     <BLANKLINE>
-    """
+    """  # noqa: E501
     if re.search(r"\b[01]\.0+ ± 0\.0+\b", table) is None:
         return ""
     most = float(binomtest(0, trials).proportion_ci(method="wilson").high)
     limits = f"0 to {most:.3f}, or {1.0 - most:.3f} to 1"
-    return f"\nA rate of 0 or 1 in all {trials} trials has no standard error: its 95% Wilson limits are {limits}.\n"
+    return (
+        f"\nA rate of 0 or 1 in all {trials} trials has no standard error: its 95% Wilson "
+        f"limits are {limits}.\n"
+    )
 
 
-def _write_outputs(experiment: Experiment, results: Sequence[Cell], report: Report, quick: bool) -> None:
-    """trials.csv, trials.parquet where pyarrow is installed, table.md, figure.png, figure.svg and run.json."""
-    folder, rows = report.folder, tidy(experiment.name, results)
+def _write_outputs(
+    experiment: Experiment, results: Sequence[Cell], report: Report, quick: bool
+) -> None:
+    """trials.csv, trials.parquet where pyarrow is installed, table.md, figure.png,
+    figure.svg and run.json.
+    """
+    folder = report.folder
+    rows = tidy(experiment.name, results)
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
@@ -149,7 +180,10 @@ def _write_outputs(experiment: Experiment, results: Sequence[Cell], report: Repo
     with style.context(["default", {"svg.hashsalt": "relfit", "text.usetex": False}]):
         figure = experiment.figure(results)
         # Without dates and versions, so that the same numbers give the same bytes.
-        for form, metadata in {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}.items():
+        for form, metadata in {
+            "png": {"Software": None},
+            "svg": {"Date": None, "Creator": None},
+        }.items():
             stream = io.BytesIO()
             figure.savefig(stream, format=form, dpi=DPI, metadata=metadata)
             write_bytes_atomic(folder / f"figure.{form}", stream.getvalue())
@@ -166,33 +200,52 @@ def _write_outputs(experiment: Experiment, results: Sequence[Cell], report: Repo
 
 
 def timed(trial: Trial, setting: dict[str, Any], seed: int) -> dict[str, Any]:
-    """The outcome of a trial with the processor time it took, which other work on the machine does not lengthen."""
+    """The outcome of a trial with the processor time it took, which other work on the
+    machine does not lengthen.
+    """
     start = time.process_time()
     return {**trial(setting, seed), "seconds": round(time.process_time() - start, 6)}
 
 
 def write_document(out: str | os.PathLike[str], path: str | os.PathLike[str]) -> list[str]:
-    """Write a page of the experiments with outputs in `out`, pictures beside it; return the experiments in it."""
-    finished = [experiment for experiment in CATALOGUE.values() if (Path(out) / experiment.name / "run.json").exists()]
+    """Write a page of the experiments with outputs in `out`, pictures beside it; return the
+    experiments in it.
+    """
+    finished = [
+        experiment
+        for experiment in CATALOGUE.values()
+        if (Path(out) / experiment.name / "run.json").exists()
+    ]
     if not finished:
-        raise InputError(f"out: expected outputs of experiments in {os.fspath(out)!r}, found none; run them first")
+        raise InputError(
+            f"out: expected outputs of experiments in {os.fspath(out)!r}, found "
+            f"none; run them first"
+        )
     images = Path(path).parent / IMAGES
     images.mkdir(parents=True, exist_ok=True)
     head, sections = template()
     parts = [head]
     for experiment in finished:
         folder = Path(out) / experiment.name
-        write_bytes_atomic(images / f"{experiment.name}.png", (folder / "figure.png").read_bytes())
-        parts.append(Template(sections[experiment.name]).substitute(_filled(experiment, folder)))
+        write_bytes_atomic(
+            images / f"{experiment.name}.png", (folder / "figure.png").read_bytes()
+        )
+        parts.append(
+            Template(sections[experiment.name]).substitute(_filled(experiment, folder))
+        )
     write_text_atomic(path, "\n".join(parts))
     return [experiment.name for experiment in finished]
 
 
 def template() -> tuple[str, dict[str, str]]:
-    """The head of the page, and the section of each experiment, with placeholders $title, $results and $agreement."""
+    """The head of the page, and the section of each experiment, with placeholders $title,
+    $results and $agreement.
+    """
     text = files("relfit").joinpath("paper/reproduction.md").read_text(encoding="utf-8")
     head, *sections = re.split(r"(?m)\n(?=## )", text)
-    return head, {section.partition("\n")[0].removeprefix("## "): section for section in sections}
+    return head, {
+        section.partition("\n")[0].removeprefix("## "): section for section in sections
+    }
 
 
 def _filled(experiment: Experiment, folder: Path) -> dict[str, str]:
@@ -201,7 +254,10 @@ def _filled(experiment: Experiment, folder: Path) -> dict[str, str]:
     quick = "**Quick version, not the full run:** " if run["quick"] else ""
     trials = f"{run['trials']} trials in all ({run['trials_per_setting']} a row)"
     picture = f"![{experiment.title}]({IMAGES}/{experiment.name}.png)"
-    checks = [f"- {'PASS' if each['ok'] else '**FAIL**'} {each['claim']}: {each['figure']}" for each in run["checks"]]
+    checks = [
+        f"- {'PASS' if each['ok'] else '**FAIL**'} {each['claim']}: {each['figure']}"
+        for each in run["checks"]
+    ]
     failed = sum(not check["ok"] for check in run["checks"])
     agreement = f"yes, all {len(checks)} checks pass."
     if failed:

@@ -1,11 +1,14 @@
-"""Run the trials of an experiment in parallel and store each as it finishes; the same call resumes after a stop.
+"""Run the trials of an experiment in parallel and store each as it finishes; the same call
+resumes after a stop.
 
-A trial is a pure module-level function of (setting, seed), so a finished one is never run again and the results
-depend neither on the number of workers nor on the order in which they arrive.
+A trial is a pure module-level function of (setting, seed), so a finished one is never run
+again and the results depend neither on the number of workers nor on the order in which they
+arrive.
 
-The store is an SQLite file with one row per finished trial, keyed by (experiment, version, setting, seed). It is in WAL
-mode with synchronous=FULL: once `put_many` returns, the rows survive kill -9 and a power cut. Any number of processes
-may write to one file on a local disk (WAL does not work over network file systems).
+The store is an SQLite file with one row per finished trial, keyed by (experiment, version,
+setting, seed). It is in WAL mode with synchronous=FULL: once `put_many` returns, the rows
+survive kill -9 and a power cut. Any number of processes may write to one file on a local
+disk (WAL does not work over network file systems).
 """
 
 from __future__ import annotations
@@ -43,7 +46,10 @@ CREATE TABLE trials (
 # The number is "relf".
 STORE = Format("path", "a store of relfit", 0x72656C66, 1, _CREATE)
 _INSERT = "INSERT INTO trials VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
-_SELECT = "SELECT seed, result FROM trials WHERE experiment = ? AND version = ? AND setting = ? ORDER BY seed"
+_SELECT = (
+    "SELECT seed, result FROM trials WHERE experiment = ? AND version = ? AND setting = "
+    "? ORDER BY seed"
+)
 
 LINE_SECONDS = 30.0  # between two progress lines where stderr is not a terminal
 BATCH_SECONDS = 1.0  # short trials are sent together, so that a batch lasts about this long
@@ -53,18 +59,24 @@ Trial = Callable[[dict[str, Any], int], Mapping[str, Any]]
 
 
 def canonical_json(value: Mapping[str, Any]) -> str:
-    """`value` as JSON text, the same for equal mappings: keys sorted, no spaces, NumPy values made plain.
+    """`value` as JSON text, the same for equal mappings: keys sorted, no spaces, NumPy
+    values made plain.
 
     >>> canonical_json({"n": 500, "angle": 0.5})
     '{"angle":0.5,"n":500}'
     """
     if not isinstance(value, Mapping):
-        raise InputError(f"expected a mapping that JSON can hold; got {value!r}; return or pass a dict")
+        raise InputError(
+            f"expected a mapping that JSON can hold; got {value!r}; return or pass a dict"
+        )
     try:
-        return json.dumps(dict(value), sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain)
+        return json.dumps(
+            dict(value), sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain
+        )
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"expected finite numbers, text, lists and mappings that JSON can hold; got {value!r} ({error}); "
+            f"expected finite numbers, text, lists and mappings that JSON can hold; got "
+            f"{value!r} ({error}); "
             "write None where a number does not exist"
         ) from error
 
@@ -79,9 +91,9 @@ def _plain(value: object) -> object:
 class Store(Database):
     """An open store file; use it as a context manager.
 
-    `version` names the version of the computation. Rows of another version stay in the file but are neither
-    counted as done nor returned, so results of two versions are never mixed: raise it when a change of the
-    code changes the numbers.
+    `version` names the version of the computation. Rows of another version stay in the file
+    but are neither counted as done nor returned, so results of two versions are never mixed:
+    raise it when a change of the code changes the numbers.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, Store(f"{folder}/store.sqlite") as store:
@@ -95,9 +107,14 @@ class Store(Database):
         self.version = version
 
     def put_many(
-        self, experiment: str, setting: Mapping[str, Any], trials: Iterable[tuple[int, Mapping[str, Any]]]
+        self,
+        experiment: str,
+        setting: Mapping[str, Any],
+        trials: Iterable[tuple[int, Mapping[str, Any]]],
     ) -> None:
-        """Store (seed, result) pairs of one setting in one transaction; a trial that is stored already is kept."""
+        """Store (seed, result) pairs of one setting in one transaction; a trial that is
+        stored already is kept.
+        """
         key = (experiment, self.version, canonical_json(setting))
         rows = [(*key, int(seed), canonical_json(result)) for seed, result in trials]
         with self.transaction() as connection:
@@ -125,33 +142,44 @@ def run_trials(
     window: int | None = None,
     workers: int | None = None,
 ) -> list[list[dict[str, Any]]]:
-    """Run what is missing of `function(setting, seed)` and return all results, per setting, ordered by seed.
+    """Run what is missing of `function(setting, seed)` and return all results, per setting,
+    ordered by seed.
 
-    Args:
-        store: where finished trials are kept; its `version` is that of the computation.
-        experiment: key of the experiment in the store.
-        settings: JSON-able mappings; the function gets each as it reads back from JSON.
-        trials: number of trials per setting (seeds 0, 1, …), or the seeds themselves.
-        function: module-level, pure, returns a JSON-able mapping.
-        executor: any `concurrent.futures.Executor` or a `dask.distributed.Client`, left open; None starts one process
-            per core, one thread each.
-        progress: None reports on stderr (a bar on a terminal, otherwise a line every half a minute), False is
-            silent, a function is called with (trials done, trials in all).
-        workers: worker processes where there is no executor; None is one per core.
-        window: most batches in flight, by default four per process; raise it for an executor with more workers.
+    Args: store: where finished trials are kept; its `version` is that of the computation.
+        experiment: key of the experiment in the store. settings: JSON-able mappings; the
+        function gets each as it reads back from JSON. trials: number of trials per setting
+        (seeds 0, 1, …), or the seeds themselves. function: module-level, pure, returns a
+        JSON-able mapping. executor: any `concurrent.futures.Executor` or a
+        `dask.distributed.Client`, left open; None starts one process per core, one thread
+        each.
+        progress: None reports on stderr (a bar on a terminal, otherwise a line every half a
+            minute), False is silent, a function is called with (trials done, trials in all).
+        workers: worker processes where there is no executor; None is one per core. window:
+        most batches in flight, by default four per process; raise it for an executor with
+        more workers.
 
     >>> import tempfile
     >>> from concurrent.futures import ThreadPoolExecutor
     >>> def trial(setting, seed):
     ...     return {"sum": setting["n"] + seed}
-    >>> with tempfile.TemporaryDirectory() as folder, Store(f"{folder}/s") as store, ThreadPoolExecutor() as pool:
-    ...     run_trials(store, "demo", [{"n": 1}, {"n": 5}], 3, trial, executor=pool, progress=False)
+    >>> with (
+    ...     tempfile.TemporaryDirectory() as folder,
+    ...     Store(f"{folder}/s") as store,
+    ...     ThreadPoolExecutor() as pool,
+    ... ):
+    ...     run_trials(
+    ...         store, "demo", [{"n": 1}, {"n": 5}], 3, trial, executor=pool, progress=False
+    ...     )
     [[{'sum': 1}, {'sum': 2}, {'sum': 3}], [{'sum': 5}, {'sum': 6}, {'sum': 7}]]
     """
     texts = [canonical_json(setting) for setting in settings]
-    seeds = sorted({int(seed) for seed in (range(trials) if isinstance(trials, int) else trials)})
+    seeds = sorted(
+        {int(seed) for seed in (range(trials) if isinstance(trials, int) else trials)}
+    )
     if not seeds:
-        raise InputError("trials: expected a positive number of trials or a list of seeds; got none")
+        raise InputError(
+            "trials: expected a positive number of trials or a list of seeds; got none"
+        )
     done = {text: store.by_seed(experiment, json.loads(text)) for text in texts}
     missing = {text: [seed for seed in seeds if seed not in done[text]] for text in done}
     total = len(seeds) * len(missing)
@@ -160,10 +188,13 @@ def run_trials(
         name = getattr(function, "__qualname__", "")
         if executor is None and ("<locals>" in name or "<lambda>" in name):
             raise InputError(
-                f"function: expected a module-level function, which worker processes can import; got {name}; move it "
+                f"function: expected a module-level function, which worker processes can "
+                f"import; got {name}; move it "
                 "to a module or give a ThreadPoolExecutor"
             )
-        processes = workers or (len(executor.nthreads()) if hasattr(executor, "nthreads") else usable_cores())
+        processes = workers or (
+            len(executor.nthreads()) if hasattr(executor, "nthreads") else usable_cores()
+        )
         with (
             _reporting(progress, experiment, total - left, total) as advance,
             _pool(executor, min(processes, left)) as pool,
@@ -174,7 +205,9 @@ def run_trials(
 
 
 class _Batch(NamedTuple):
-    """What a worker sends back: the setting, finished trials, seconds taken, and the failure that ended the batch."""
+    """What a worker sends back: the setting, finished trials, seconds taken, and the failure
+    that ended the batch.
+    """
 
     setting: str
     finished: list[tuple[int, dict[str, Any]]]
@@ -191,7 +224,9 @@ def _drive(
     window: int,
     advance: Callable[[int], None],
 ) -> None:
-    """Submit and collect until nothing is missing; whatever ends it early, finished trials are stored first."""
+    """Submit and collect until nothing is missing; whatever ends it early, finished trials
+    are stored first.
+    """
     seconds_per_trial: dict[str, float] = {}
     running: set[Future[_Batch]] = set()
 
@@ -210,7 +245,8 @@ def _drive(
             if batch.failure is not None:
                 seed, message, trace = batch.failure
                 error = RelfitError(
-                    f"{experiment}: the trial with setting {batch.setting} and seed {seed} failed: {message}; finished "
+                    f"{experiment}: the trial with setting {batch.setting} and seed {seed} "
+                    f"failed: {message}; finished "
                     "trials are kept; fix it and run the same command to resume"
                 )
                 error.add_note(trace)
@@ -222,19 +258,26 @@ def _drive(
             while start < len(seeds):
                 # Cut only now, so that later batches use the times of earlier ones.
                 size = _batch_size(seconds_per_trial.get(text))
-                running.add(pool.submit(_run_batch, function, text, seeds[start : start + size]))
+                running.add(
+                    pool.submit(_run_batch, function, text, seeds[start : start + size])
+                )
                 start += size
                 if len(running) >= window:
                     collect_some()
         while running:
             collect_some()
     except KeyboardInterrupt:
-        print(f"\n{experiment}: interrupted; the same command resumes (finishing trials under way)", file=sys.stderr)
+        print(
+            f"\n{experiment}: interrupted; the same command resumes (finishing trials "
+            f"under way)",
+            file=sys.stderr,
+        )
         _drain(running, keep)
         raise
     except BrokenExecutor as error:
         raise RelfitError(
-            f"{experiment}: a worker process ended abruptly, often because memory ran out; finished trials are kept; "
+            f"{experiment}: a worker process ended abruptly, often because memory ran out; "
+            f"finished trials are kept; "
             "run the same command to resume, with fewer workers"
         ) from error
     except Exception:
@@ -250,22 +293,32 @@ def _batch_size(seconds_per_trial: float | None) -> int:
 
 
 def _drain(running: set[Future[_Batch]], keep: Callable[[_Batch], None]) -> None:
-    """Cancel what has not started, wait for the rest and keep it; the first error is the one that counts."""
+    """Cancel what has not started, wait for the rest and keep it; the first error is the one
+    that counts.
+    """
     for future in wait([future for future in running if not future.cancel()]).done:
         if future.exception() is None:
             keep(future.result())
 
 
 def _run_batch(function: Trial, setting: str, seeds: Sequence[int]) -> _Batch:
-    """Run the trials of one batch, in a worker; a failure ends it and is sent back with what was finished."""
+    """Run the trials of one batch, in a worker; a failure ends it and is sent back with what
+    was finished.
+    """
     finished: list[tuple[int, dict[str, Any]]] = []
     start = time.perf_counter()
     for seed in seeds:
         try:
             result = json.loads(canonical_json(function(json.loads(setting), seed)))
-        except Exception as error:  # noqa: BLE001 - whatever a trial raises is reported with its setting and seed
+        # Whatever a trial raises is reported with its setting and seed.
+        except Exception as error:  # noqa: BLE001
             message = " ".join(f"{type(error).__name__}: {error}".split())
-            return _Batch(setting, finished, time.perf_counter() - start, (seed, message, traceback.format_exc()))
+            return _Batch(
+                setting,
+                finished,
+                time.perf_counter() - start,
+                (seed, message, traceback.format_exc()),
+            )
         finished.append((seed, result))
     return _Batch(setting, finished, time.perf_counter() - start)
 
@@ -288,7 +341,8 @@ def _pool(executor: Any, workers: int) -> Iterator[Executor]:
 def _start_worker() -> None:
     """One thread per worker."""
     start_worker()
-    # The limits hold for libraries loaded by now, the variables for those that a trial loads later.
+    # The limits hold for libraries loaded by now, the variables for those that a trial loads
+    # later.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
     threadpoolctl.threadpool_limits(1)
@@ -298,10 +352,16 @@ def _start_worker() -> None:
 def _reporting(
     progress: Progress | bool | None, experiment: str, done: int, total: int
 ) -> Iterator[Callable[[int], None]]:
-    """A function to call with the number of trials that have been stored since its last call."""
+    """A function to call with the number of trials that have been stored since its last
+    call.
+    """
     lines = progress is None and not sys.stderr.isatty()
-    already, start, last = done, time.monotonic(), time.monotonic()
-    with progress_bars.reporting(not lines if progress is None else progress, experiment) as bar:
+    already = done
+    start = time.monotonic()
+    last = time.monotonic()
+    with progress_bars.reporting(
+        not lines if progress is None else progress, experiment
+    ) as bar:
         if progress is None and bar is not None:
             # What was stored before must not count as speed.
             bar(done, total)
@@ -315,7 +375,10 @@ def _reporting(
             if lines and (done == total or now - last >= LINE_SECONDS):
                 last = now
                 left = (now - start) * (total - done) / max(done - already, 1)
-                line = f"{experiment}: {done}/{total} trials, {now - start:.0f} s so far, about {left:.0f} s left"
+                line = (
+                    f"{experiment}: {done}/{total} trials, {now - start:.0f} s so far, "
+                    f"about {left:.0f} s left"
+                )
                 print(line, file=sys.stderr, flush=True)
 
         yield advance

@@ -1,8 +1,10 @@
-"""Figure 1 and most of the appendix: a pair of models, two equally good models, and many models at once.
+"""Figure 1 and most of the appendix: a pair of models, two equally good models, and many
+models at once.
 
-Figure 1 tests the fixed hypothesis "P1 is no worse than P2" by six tests on three problems. `calibration` asks whether
-p-values are uniform: of two models that are equally good, it takes the p-value of the one not selected. The others
-compare seven or ten models: true positives, false positives and false discoveries of RelPSI and RelMulti.
+Figure 1 tests the fixed hypothesis "P1 is no worse than P2" by six tests on three problems.
+`calibration` asks whether p-values are uniform: of two models that are equally good, it
+takes the p-value of the one not selected. The others compare seven or ten models: true
+positives, false positives and false discoveries of RelPSI and RelMulti.
 """
 
 from __future__ import annotations
@@ -18,8 +20,30 @@ from scipy.stats import kstest
 
 from relfit import Gaussian, MultiScale, compare, compare_pair
 from relfit.paper import experiment, problems
-from relfit.paper.drawing import BLUE, FAINT, INK, LOOKS, RED, add_legend, draw_curve, draw_level, dress, new_figure
-from relfit.paper.experiment import ALPHA, Cell, Check, Decision, Experiment, Point, Results, Row, Setting, curve
+from relfit.paper.drawing import (
+    BLUE,
+    FAINT,
+    INK,
+    LOOKS,
+    RED,
+    add_legend,
+    draw_curve,
+    draw_level,
+    dress,
+    new_figure,
+)
+from relfit.paper.experiment import (
+    ALPHA,
+    Cell,
+    Check,
+    Decision,
+    Experiment,
+    Point,
+    Results,
+    Row,
+    Setting,
+    curve,
+)
 from relfit.paper.problems import Problem, draw
 from relfit.util.arrays import Array
 
@@ -31,13 +55,25 @@ PAIR_TESTS: dict[str, dict[str, Any]] = {
     "RelPSI-{} linear": {"test": "relpsi", "estimator": "linear"},
     "Rel{}": {"test": "z"},
 }
-SIX = {name.format(kind.upper()): (kind, options) for kind in ("mmd", "ksd") for name, options in PAIR_TESTS.items()}
-MULTISCALE, PUBLISHED = "RelPSI-MMD multi-scale", "RelPSI-MMD published bandwidth"
-BLOBS_TESTS = SIX | {MULTISCALE: ("mmd", {"test": "relpsi", "kernel": MultiScale()}), PUBLISHED: SIX["RelPSI-MMD"]}
-PAIR_SIZES, QUICK_PAIR_SIZES = (50, 500, 1000, 1500, 2000), (50, 500)
-PAIR_EPSILONS, QUICK_PAIR_EPSILONS = (0.0, 0.1, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.8, 1.0), (0.1, 0.3, 1.0)
-RBM_SIZE, TURN = 1000, 0.3
-# Figures of a run by the authors at n = 500, in the order of SIX; the paper itself prints only curves.
+SIX = {
+    name.format(kind.upper()): (kind, options)
+    for kind in ("mmd", "ksd")
+    for name, options in PAIR_TESTS.items()
+}
+MULTISCALE = "RelPSI-MMD multi-scale"
+PUBLISHED = "RelPSI-MMD published bandwidth"
+BLOBS_TESTS = SIX | {
+    MULTISCALE: ("mmd", {"test": "relpsi", "kernel": MultiScale()}),
+    PUBLISHED: SIX["RelPSI-MMD"],
+}
+PAIR_SIZES = (50, 500, 1000, 1500, 2000)
+QUICK_PAIR_SIZES = (50, 500)
+PAIR_EPSILONS = (0.0, 0.1, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.8, 1.0)
+QUICK_PAIR_EPSILONS = (0.1, 0.3, 1.0)
+RBM_SIZE = 1000
+TURN = 0.3
+# Figures of a run by the authors at n = 500, in the order of SIX; the paper itself prints only
+# curves.
 AUTHORS_AT_500 = dict(zip(SIX, (0.04, 0.05, 0.053, 0.04, 0.053, 0.027), strict=True))
 BANDWIDTH_ROWS = 1000
 
@@ -48,10 +84,18 @@ CALIBRATION_SIZE = 500
 KS_LEVEL = 0.01
 SAME = ("duplicate of", "indistinguishable")
 
-OPTIONS = {"RelPSI": {"test": "relpsi"}} | {f"RelMulti {k}%": experiment.relmulti(k / 100) for k in (50, 25)}
-MANY_TESTS = {f"{name}-{kind.upper()}": (kind, OPTIONS[name]) for kind in ("mmd", "ksd") for name in OPTIONS}
-MANY_SIZES, QUICK_MANY_SIZES = (200, 500, 1000, 1500, 2000), (200, 500)
-MANY_EPSILONS, QUICK_MANY_EPSILONS = (0.18, 0.19, 0.2, 0.22), (0.18, 0.2)
+OPTIONS = {"RelPSI": {"test": "relpsi"}} | {
+    f"RelMulti {k}%": experiment.relmulti(k / 100) for k in (50, 25)
+}
+MANY_TESTS = {
+    f"{name}-{kind.upper()}": (kind, OPTIONS[name])
+    for kind in ("mmd", "ksd")
+    for name in OPTIONS
+}
+MANY_SIZES = (200, 500, 1000, 1500, 2000)
+QUICK_MANY_SIZES = (200, 500)
+MANY_EPSILONS = (0.18, 0.19, 0.2, 0.22)
+QUICK_MANY_EPSILONS = (0.18, 0.2)
 
 
 def rbm_pair(epsilon: float) -> Problem:
@@ -59,21 +103,32 @@ def rbm_pair(epsilon: float) -> Problem:
     return problems.rbm([epsilon, TURN])
 
 
-def pair_trial(make: Callable[..., Problem], tests: Tests, setting: Setting, seed: int) -> dict[str, Any]:
+def pair_trial(
+    make: Callable[..., Problem], tests: Tests, setting: Setting, seed: int
+) -> dict[str, Any]:
     """One draw of the problem that `make` returns, decided by each test."""
     problem = experiment.from_setting(make, setting)
     reference, samples = draw(problem, setting["n"], seed)
     models: dict[str, Mapping[str, Any]] = {"mmd": samples, "ksd": problem.densities()}
     # The published code's rule for MMD: σ² = ½(mean_i median‖x^i − r‖)², on at most 1000 rows.
-    medians = [np.median(cdist(sample[:BANDWIDTH_ROWS], reference[:BANDWIDTH_ROWS])) for sample in samples.values()]
+    medians = [
+        np.median(cdist(sample[:BANDWIDTH_ROWS], reference[:BANDWIDTH_ROWS]))
+        for sample in samples.values()
+    ]
     published: dict[str, Any] = {"kernel": Gaussian(float(np.mean(medians) / np.sqrt(2.0)))}
     decisions = []
     for name, (kind, options) in tests.items():
         more = published if name == PUBLISHED else {}
         first, second = models[kind].values()
         more = {"estimator": experiment.PLAIN, **options, **more}
-        result = compare_pair(reference, first, second, alpha=ALPHA, rng=seed, progress=False, **more)
-        verdict = {"pvalue": result.pvalue, "worse": result.worse, "status": list(result.status)}
+        result = compare_pair(
+            reference, first, second, alpha=ALPHA, rng=seed, progress=False, **more
+        )
+        verdict = {
+            "pvalue": result.pvalue,
+            "worse": result.worse,
+            "status": list(result.status),
+        }
         decisions.append({"test": name, "model": "P1", **verdict})
     return {"decisions": decisions}
 
@@ -82,14 +137,19 @@ def pair_table(tests: Tests, results: Results) -> list[Row]:
     """A row per setting: the rejection rate of every test."""
     curves = {name: curve(results, name) for name in tests}
     return [
-        {**cell.setting, "trials": len(cell.outcomes)} | {name: points[k].pair for name, points in curves.items()}
+        {**cell.setting, "trials": len(cell.outcomes)}
+        | {name: points[k].pair for name, points in curves.items()}
         for k, cell in enumerate(results)
     ]
 
 
 def mean_shift_table(results: Results) -> list[Row]:
     """The rates, with a row of the authors' figures below."""
-    authors: Row = {"n": "500, authors", "trials": 300, **{name: f"{p:g}" for name, p in AUTHORS_AT_500.items()}}
+    authors: Row = {
+        "n": "500, authors",
+        "trials": 300,
+        **{name: f"{p:g}" for name, p in AUTHORS_AT_500.items()},
+    }
     return [*pair_table(SIX, results), authors]
 
 
@@ -100,12 +160,22 @@ def pair_figure(title: str, label: str, tests: Tests, results: Results) -> Figur
     for name in tests:
         draw_curve(axes[0], name, LOOKS[name], curve(results, name))
     moving = "epsilon" in results[0].setting
-    dress(axes[0], title, label, 'Rate of "P1 is worse than P2"', (0.0, 0.25 if tests is SIX and not moving else 1.03))
+    dress(
+        axes[0],
+        title,
+        label,
+        'Rate of "P1 is worse than P2"',
+        (0.0, 0.25 if tests is SIX and not moving else 1.03),
+    )
     if moving:
         axes[0].axvline(TURN, color=FAINT, linewidth=0.8, zorder=0)
     if tests is BLOBS_TESTS:
         reference, samples = draw(problems.blobs(), 400, seed=0)
-        panels = {"R": (reference, FAINT), "P1": (samples["P1"], RED), "P2": (samples["P2"], BLUE)}
+        panels = {
+            "R": (reference, FAINT),
+            "P1": (samples["P1"], RED),
+            "P2": (samples["P2"], BLUE),
+        }
         for k, (name, (rows, colour)) in enumerate(panels.items()):
             axes[1].scatter(rows[:, 0] + 18.0 * k, rows[:, 1], s=3, color=colour, linewidths=0)
             axes[1].text(18.0 * k, -14.0, name, ha="center", color=colour)
@@ -118,11 +188,15 @@ def pair_figure(title: str, label: str, tests: Tests, results: Results) -> Figur
 def mean_shift_checks(results: Results) -> list[Check]:
     """P1 and P2 are equally good: no test rejects too often."""
     claim = "{}: rejection ≤ .05 + 3 s.e. at every n"
-    return [experiment.level_kept(claim.format(name), "n", curve(results, name)) for name in SIX]
+    return [
+        experiment.level_kept(claim.format(name), "n", curve(results, name)) for name in SIX
+    ]
 
 
 def blobs_checks(results: Results) -> list[Check]:
-    """At n = 500 KSD sees the difference, MMD with the median bandwidth does not, several bandwidths do."""
+    """At n = 500 KSD sees the difference, MMD with the median bandwidth does not, several
+    bandwidths do.
+    """
     cells = [cell for cell in results if cell.setting["n"] == 500]
     if not cells:
         return []
@@ -131,7 +205,10 @@ def blobs_checks(results: Results) -> list[Check]:
         "RelPSI-MMD": ("MMD power ≤ .15 at n = 500 with the median bandwidth", 0.0, 0.15),
         MULTISCALE: ("MMD power ≥ .8 at n = 500 with a sum of bandwidths", 0.8, 1.0),
     }
-    return [experiment.bounded(claim, "n", curve(cells, name), *ends) for name, (claim, *ends) in bounds.items()]
+    return [
+        experiment.bounded(claim, "n", curve(cells, name), *ends)
+        for name, (claim, *ends) in bounds.items()
+    ]
 
 
 def rbm_checks(results: Results) -> list[Check]:
@@ -139,38 +216,67 @@ def rbm_checks(results: Results) -> list[Check]:
     curves = {name: curve(results, name) for name in SIX}
     below = {name: [p for p in points if p.x < TURN] for name, points in curves.items()}
     claim = "{}: rejection ≤ .05 + 3 s.e. for ε < .3"
-    checks = [experiment.level_kept(claim.format(name), "ε", points) for name, points in below.items() if points]
+    checks = [
+        experiment.level_kept(claim.format(name), "ε", points)
+        for name, points in below.items()
+        if points
+    ]
     ends = [p for p in curves["RelPSI-KSD"] if p.x == max(PAIR_EPSILONS)]
     if ends:
         checks.append(experiment.bounded("RelPSI-KSD ≥ .9 at ε = 1", "ε", ends, 0.9))
-    pairs = [(k, m) for k, m in zip(curves["RelPSI-KSD"], curves["RelPSI-MMD"], strict=True) if k.x > TURN]
+    pairs = [
+        (k, m)
+        for k, m in zip(curves["RelPSI-KSD"], curves["RelPSI-MMD"], strict=True)
+        if k.x > TURN
+    ]
     words = ", ".join(f"{k.value:.3f} and {m.value:.3f} at ε = {k.x:g}" for k, m in pairs)
-    return [*checks, Check("RelPSI-KSD above RelPSI-MMD for ε > .3", all(k.value >= m.value for k, m in pairs), words)]
+    return [
+        *checks,
+        Check(
+            "RelPSI-KSD above RelPSI-MMD for ε > .3",
+            all(k.value >= m.value for k, m in pairs),
+            words,
+        ),
+    ]
 
 
 def calibration_settings(_quick: bool) -> list[Setting]:
     """The three panels, in the quick version too."""
-    return [{"panel": panel, "mu1": a, "mu2": b, "n": CALIBRATION_SIZE} for panel, (a, b) in PANELS.items()]
+    return [
+        {"panel": panel, "mu1": a, "mu2": b, "n": CALIBRATION_SIZE}
+        for panel, (a, b) in PANELS.items()
+    ]
 
 
 def calibration_trial(setting: Setting, seed: int) -> dict[str, Any]:
     """One draw: RelPSI's p-value of the model that was not selected, for MMD and KSD."""
     problem = problems.calibration_1d(setting["mu1"], setting["mu2"])
-    # Fresh draws for each panel: with those of another one KSD would test the same numbers again.
-    reference, samples = draw(problem, setting["n"], len(PANELS) * seed + list(PANELS).index(setting["panel"]))
+    # Fresh draws for each panel: with those of another one KSD would test the same numbers
+    # again.
+    reference, samples = draw(
+        problem, setting["n"], len(PANELS) * seed + list(PANELS).index(setting["panel"])
+    )
     models: dict[str, Any] = {"mmd": samples, "ksd": problem.densities()}
     decisions = []
     for test, kind in CALIBRATED.items():
-        result = compare(reference, models[kind], test="relpsi", alpha=ALPHA, rng=seed, progress=False)
+        result = compare(
+            reference, models[kind], test="relpsi", alpha=ALPHA, rng=seed, progress=False
+        )
         k = 1 - result.best_index
-        decisions.append({**experiment.verdict(test, result, k), "status": list(result.status[k])})
+        decisions.append(
+            {**experiment.verdict(test, result, k), "status": list(result.status[k])}
+        )
     return {"decisions": decisions}
 
 
 def _calibrated(cell: Cell, test: str) -> tuple[Array, bool]:
-    """The p-values of a test, and True if every trial said that the two models are the same one."""
+    """The p-values of a test, and True if every trial said that the two models are the same
+    one.
+    """
     verdicts = [decisions[0] for decisions in cell.decisions(test)]
-    same = all(any(word in " ".join(verdict["status"]) for word in SAME) for verdict in verdicts)
+    same = all(
+        any(word in " ".join(verdict["status"]) for word in SAME) for verdict in verdicts
+    )
     return np.array([verdict["pvalue"] for verdict in verdicts]), same
 
 
@@ -180,7 +286,12 @@ def calibration_table(results: Results) -> list[Row]:
     for cell in results:
         for test in CALIBRATED:
             p, same = _calibrated(cell, test)
-            row: Row = {**cell.setting, "test": test, "trials": len(p), "p ≤ .05": experiment.rate(p <= ALPHA)}
+            row: Row = {
+                **cell.setting,
+                "test": test,
+                "trials": len(p),
+                "p ≤ .05": experiment.rate(p <= ALPHA),
+            }
             ks = kstest(p, "uniform")
             distance, pvalue = ("–", "–") if same else (float(ks.statistic), float(ks.pvalue))
             says = "indistinguishable" if same else ""
@@ -204,7 +315,15 @@ def calibration_figure(results: Results) -> Figure:
             fraction = np.arange(1, len(p) + 1) / len(p)
             ax.step(p, fraction, where="post", color=colour, label=test)
             reach = 1.358 / np.sqrt(len(p))  # the 95% band of Kolmogorov and Smirnov
-            ax.fill_between(p, fraction - reach, fraction + reach, step="post", color=colour, alpha=0.12, linewidth=0)
+            ax.fill_between(
+                p,
+                fraction - reach,
+                fraction + reach,
+                step="post",
+                color=colour,
+                alpha=0.12,
+                linewidth=0,
+            )
         title = f"μ₁ = {cell.setting['mu1']:g}, μ₂ = {cell.setting['mu2']:g}"
         dress(ax, title, "p-value", "Share of trials", (0.0, 1.0))
     add_legend(drawn, axes[0], 3)
@@ -215,7 +334,8 @@ def calibration_checks(results: Results) -> list[Check]:
     """Uniform by a Kolmogorov–Smirnov test, or called the same where it is one density."""
     checks = []
     for cell in results:
-        mu1, mu2 = cell.setting["mu1"], cell.setting["mu2"]
+        mu1 = cell.setting["mu1"]
+        mu2 = cell.setting["mu2"]
         for test, kind in CALIBRATED.items():
             where = f"{test}, μ = ({mu1:g}, {mu2:g})"
             p, same = _calibrated(cell, test)
@@ -237,21 +357,33 @@ def many_trial(make: Callable[..., Problem], setting: Setting, seed: int) -> dic
     models: dict[str, Any] = {"mmd": samples, "ksd": problem.densities()}
     decisions = []
     for test, (kind, options) in MANY_TESTS.items():
-        result = compare(reference, models[kind], alpha=ALPHA, rng=seed, progress=False, **options)
+        result = compare(
+            reference, models[kind], alpha=ALPHA, rng=seed, progress=False, **options
+        )
         for k, model in enumerate(result.names):
             more = {"truly_best": model in problem.best, "selected": model == result.best}
-            decisions.append({**experiment.verdict(test, result, k), **more, "status": list(result.status[k])})
+            decisions.append(
+                {
+                    **experiment.verdict(test, result, k),
+                    **more,
+                    "status": list(result.status[k]),
+                }
+            )
     return {"decisions": decisions}
 
 
 def false_positives(decisions: Sequence[Decision]) -> float:
     """The fraction of the truly best models that are declared worse."""
-    return float(np.mean([decision["worse"] for decision in decisions if decision["truly_best"]]))
+    return float(
+        np.mean([decision["worse"] for decision in decisions if decision["truly_best"]])
+    )
 
 
 def true_positives(decisions: Sequence[Decision]) -> float:
     """The fraction of the truly worse models that are declared worse."""
-    return float(np.mean([decision["worse"] for decision in decisions if not decision["truly_best"]]))
+    return float(
+        np.mean([decision["worse"] for decision in decisions if not decision["truly_best"]])
+    )
 
 
 def false_discoveries(decisions: Sequence[Decision]) -> float:
@@ -264,7 +396,10 @@ RATES = {"FPR": false_positives, "FDR": false_discoveries, "TPR": true_positives
 
 
 def _many_curves(results: Results) -> dict[str, dict[str, list[Point]]]:
-    return {rate: {test: curve(results, test, score) for test in MANY_TESTS} for rate, score in RATES.items()}
+    return {
+        rate: {test: curve(results, test, score) for test in MANY_TESTS}
+        for rate, score in RATES.items()
+    }
 
 
 def many_table(results: Results) -> list[Row]:
@@ -287,7 +422,13 @@ def many_figure(title: str, label: str, results: Results) -> Figure:
             draw_level(ax)
         for test in MANY_TESTS:
             draw_curve(ax, test, LOOKS[test], curves[rate][test])
-        dress(ax, f"{title}: {rate}", label, f"Empirical {rate}", (0.0, 1.03 if rate == "TPR" else 0.25))
+        dress(
+            ax,
+            f"{title}: {rate}",
+            label,
+            f"Empirical {rate}",
+            (0.0, 1.03 if rate == "TPR" else 0.25),
+        )
     add_legend(drawn, axes[0], 4)
     return drawn
 
@@ -298,24 +439,39 @@ def _rates_kept(axis: str, results: Results) -> list[Check]:
     controlled = [("FPR", test) for test in MANY_TESTS]
     controlled += [("FDR", test) for test in MANY_TESTS if test.startswith("RelMulti")]
     claim = f"{{}}: {{}} ≤ .05 + 3 s.e. at every {axis}"
-    return [experiment.level_kept(claim.format(test, rate), axis, curves[rate][test]) for rate, test in controlled]
+    return [
+        experiment.level_kept(claim.format(test, rate), axis, curves[rate][test])
+        for rate, test in controlled
+    ]
 
 
 def many_rbm_checks(results: Results) -> list[Check]:
     """The error rates, and KSD finds more than MMD with every test."""
     curves = _many_curves(results)["TPR"]
-    means = {test: sum(point.value for point in points) / len(points) for test, points in curves.items()}
+    means = {
+        test: sum(point.value for point in points) / len(points)
+        for test, points in curves.items()
+    }
     pairs = {name: (means[f"{name}-KSD"], means[f"{name}-MMD"]) for name in OPTIONS}
     words = ", ".join(f"{name} {ksd:.3f} and {mmd:.3f}" for name, (ksd, mmd) in pairs.items())
     above = all(ksd > mmd for ksd, mmd in pairs.values())
-    return [*_rates_kept("ε", results), Check("TPR of KSD above that of MMD (means over ε)", above, words)]
+    return [
+        *_rates_kept("ε", results),
+        Check("TPR of KSD above that of MMD (means over ε)", above, words),
+    ]
 
 
 def many_mean_shift_checks(results: Results) -> list[Check]:
     """The error rates, and RelPSI's TPR below RelMulti's at the largest n."""
-    psi, multi = (curve(results[-1:], test, true_positives)[0] for test in ("RelPSI-MMD", "RelMulti 50%-MMD"))
+    psi, multi = (
+        curve(results[-1:], test, true_positives)[0]
+        for test in ("RelPSI-MMD", "RelMulti 50%-MMD")
+    )
     claim = f"TPR of RelPSI-MMD below that of RelMulti 50%-MMD at n = {psi.x:g}"
-    return [*_rates_kept("n", results), Check(claim, psi.value < multi.value, f"{psi.value:.3f} and {multi.value:.3f}")]
+    return [
+        *_rates_kept("n", results),
+        Check(claim, psi.value < multi.value, f"{psi.value:.3f} and {multi.value:.3f}"),
+    ]
 
 
 FIGURE_1 = (
@@ -326,7 +482,9 @@ FIGURE_1 = (
         trials=(300, 20),
         trial=partial(pair_trial, problems.mean_shift_pair, SIX),
         table=mean_shift_table,
-        figure=partial(pair_figure, "Mean shift, d = 10: both models equally good", "Sample size n", SIX),
+        figure=partial(
+            pair_figure, "Mean shift, d = 10: both models equally good", "Sample size n", SIX
+        ),
         checks=mean_shift_checks,
     ),
     Experiment(
@@ -346,7 +504,9 @@ FIGURE_1 = (
         trials=(300, 8),
         trial=partial(pair_trial, rbm_pair, SIX),
         table=partial(pair_table, SIX),
-        figure=partial(pair_figure, "RBM, d = 20, n = 1000", "Perturbation ε of P1 (of P2: .3)", SIX),
+        figure=partial(
+            pair_figure, "RBM, d = 20, n = 1000", "Perturbation ε of P1 (of P2: .3)", SIX
+        ),
         checks=rbm_checks,
     ),
 )

@@ -1,7 +1,9 @@
-"""Table 1: five mixtures of two groups of images against an even one, beside selection by the lowest FID.
+"""Table 1: five mixtures of two groups of images against an even one, beside selection by
+the lowest FID.
 
-table1-celeba has the paper's groups, smiling and other faces, from the authors' four files of Inception features.
-table1-digits has images that come with relfit: digits 0 to 4 and 5 to 9 in place of the faces.
+table1-celeba has the paper's groups, smiling and other faces, from the authors' four files
+of Inception features. table1-digits has images that come with relfit: digits 0 to 4 and 5 to
+9 in place of the faces.
 """
 
 from __future__ import annotations
@@ -20,16 +22,42 @@ from numpy.typing import NDArray
 
 from relfit import IMQ, Comparison, compare
 from relfit.paper import experiment
-from relfit.paper.data import GREY_LEVELS, DataAbsent, DataOptions, Log, cache_folder, digest, digits
+from relfit.paper.data import (
+    GREY_LEVELS,
+    DataAbsent,
+    DataOptions,
+    Log,
+    cache_folder,
+    digest,
+    digits,
+)
 from relfit.paper.drawing import draw_bars, new_figure
-from relfit.paper.experiment import ALPHA, Cell, Check, Decision, Experiment, Point, Rate, Results, Row, Setting
+from relfit.paper.experiment import (
+    ALPHA,
+    Cell,
+    Check,
+    Decision,
+    Experiment,
+    Point,
+    Rate,
+    Results,
+    Row,
+    Setting,
+)
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.files import write_text_atomic
 
 # The fraction of the first group in each model; the images of one model are generated.
-MODELS = {"G .50/.50": 0.50, "R .60/.40": 0.60, "R .40/.60": 0.40, "R .51/.49": 0.51, "R .52/.48": 0.52}
-GENERATED, TRULY_BEST = "G .50/.50", "R .51/.49"
+MODELS = {
+    "G .50/.50": 0.50,
+    "R .60/.40": 0.60,
+    "R .40/.60": 0.40,
+    "R .51/.49": 0.51,
+    "R .52/.48": 0.52,
+}
+GENERATED = "G .50/.50"
+TRULY_BEST = "R .51/.49"
 TESTS: dict[str, dict[str, Any]] = {
     "RelPSI": {"test": "relpsi"},
     "RelMulti": experiment.relmulti(0.5, "by"),
@@ -39,7 +67,8 @@ TESTS: dict[str, dict[str, Any]] = {
 }
 SHOWN = ("RelPSI", "RelMulti", "best set", "carving")
 FID = "FID"
-# The generated images and the truly best model alone: RelPSI without the other, nearly tied ones.
+# The generated images and the truly best model alone: RelPSI without the other, nearly tied
+# ones.
 PAIRED = "RelPSI, two models"
 PAPER = {
     ("RelPSI", "rej."): (0.99, 0.39, 0.28, 0.02, 0.06),
@@ -53,24 +82,29 @@ PAPER_FID = (27.86, 16.01, 16.29, 16.03, 16.01)
 TRAINING = 397  # digits that the generators learn from; the other 1400 are the pools
 GROUPS = (range(5), range(5, 10))
 COMPONENTS = 8
-SIZES, QUICK_SIZES = (300, 500), (300,)
+SIZES = (300, 500)
+QUICK_SIZES = (300,)
 
 CELEBA_NAME = "table1-celeba"
 REAL_FILES = ("ref_smile.npy", "ref_nonsmile.npy")
 GENERATED_FILES = ("gen_smile.npy", "gen_nonsmile.npy")
-CELEBA_SIZE, QUICK_CELEBA_SIZE = 2000, 200
+CELEBA_SIZE = 2000
+QUICK_CELEBA_SIZE = 200
 HOW_TO_GET = (
-    f"{CELEBA_NAME}: its data are not on this machine; give the folder of the authors' feature files "
-    f"({', '.join((*GENERATED_FILES, *REAL_FILES))}) with --features DIR, or run table1-digits, which has its own"
+    f"{CELEBA_NAME}: its data are not on this machine; give the folder of the authors' "
+    f"feature files "
+    f"({', '.join((*GENERATED_FILES, *REAL_FILES))}) with --features DIR, or run "
+    f"table1-digits, which has its own"
 )
 
 
 def fids(reference: Array, samples: Mapping[str, Array]) -> dict[str, float]:
     """‖μ − μ'‖² + tr(C + C' − 2(C^½ C' C^½)^½) of every sample to the reference.
 
-    The Fréchet distance between Gaussians fitted to two samples of features is called FID when they are Inception's.
-    C^½ and the eigenvalues of the symmetric C^½ C' C^½ are all that is needed: no root of CC', which is not symmetric
-    and whose computed root may be complex.
+    The Fréchet distance between Gaussians fitted to two samples of features is called FID
+    when they are Inception's. C^½ and the eigenvalues of the symmetric C^½ C' C^½ are all
+    that is needed: no root of CC', which is not symmetric and whose computed root may be
+    complex.
 
     >>> x = np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     >>> round(fids(x, {"moved": x + [3.0, 4.0]})["moved"], 6)
@@ -85,7 +119,9 @@ def fids(reference: Array, samples: Mapping[str, Array]) -> dict[str, float]:
         # Singular covariances (n < d) have eigenvalues of 0, which rounding makes negative.
         overlap = np.sqrt(np.maximum(np.linalg.eigvalsh(root @ other @ root), 0.0)).sum()
         gap = mean - other_mean
-        distances[name] = float(gap @ gap + np.trace(covariance) + np.trace(other) - 2.0 * overlap)
+        distances[name] = float(
+            gap @ gap + np.trace(covariance) + np.trace(other) - 2.0 * overlap
+        )
     return distances
 
 
@@ -94,9 +130,15 @@ def _moments(x: Array) -> tuple[Array, Array]:
 
 
 def verdicts(test: str, result: Comparison) -> list[Decision]:
-    """The decisions of one comparison: p-value, verdict, whether the model was selected, and its discrepancy."""
+    """The decisions of one comparison: p-value, verdict, whether the model was selected, and
+    its discrepancy.
+    """
     return [
-        {**experiment.verdict(test, result, k), "selected": model == result.best, "value": float(result.discrepancy[k])}
+        {
+            **experiment.verdict(test, result, k),
+            "selected": model == result.best,
+            "value": float(result.discrepancy[k]),
+        }
         for k, model in enumerate(result.names)
     ]
 
@@ -105,14 +147,23 @@ def unjudged(test: str, values: Mapping[str, float]) -> list[Decision]:
     """The decisions of a criterion that only selects: the model with the lowest value."""
     lowest = min(values, key=values.__getitem__)
     return [
-        {"test": test, "model": name, "worse": False, "pvalue": None, "selected": name == lowest, "value": value}
+        {
+            "test": test,
+            "model": name,
+            "worse": False,
+            "pvalue": None,
+            "selected": name == lowest,
+            "value": value,
+        }
         for name, value in values.items()
     ]
 
 
 def mean_of(cell: Cell, test: str, model: str, key: str) -> Rate:
     """The mean over trials of an entry of one model's decisions, with its standard error."""
-    of_model = (d for decisions in cell.decisions(test) for d in decisions if d["model"] == model)
+    of_model = (
+        d for decisions in cell.decisions(test) for d in decisions if d["model"] == model
+    )
     return experiment.rate(float(decision[key]) for decision in of_model)
 
 
@@ -136,14 +187,18 @@ def beside(ours: Rate, papers: float) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """Real images of the two groups, rows of features, and a generator of each: (group, count, rng) → rows."""
+    """Real images of the two groups, rows of features, and a generator of each: (group,
+    count, rng) → rows.
+    """
 
     real: tuple[Array, Array]
     generate: Callable[[int, int, np.random.Generator], Array]
 
 
 def rows_needed(n: int) -> int:
-    """Real images of a group that a trial needs: half of the reference, and the larger part of a model."""
+    """Real images of a group that a trial needs: half of the reference, and the larger part
+    of a model.
+    """
     return n // 2 + max(_counts(fraction, n)[0] for fraction in MODELS.values())
 
 
@@ -153,33 +208,50 @@ def _counts(fraction: float, n: int) -> tuple[int, int]:
 
 
 def draw(source: Source, n: int, seed: int) -> tuple[Array, dict[str, Array]]:
-    """The reference and the models' samples: the reference's images are in no model, each model draws from the rest.
+    """The reference and the models' samples: the reference's images are in no model, each
+    model draws from the rest.
 
     The models draw independently of each other, so that two of them may have images in common.
     """
-    first, *streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(1 + len(MODELS))]
+    first, *streams = [
+        np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(1 + len(MODELS))
+    ]
     shuffled = [group[first.permutation(len(group))] for group in source.real]
     halves = _counts(0.5, n)
-    reference = np.concatenate([group[:count] for group, count in zip(shuffled, halves, strict=True)])
+    reference = np.concatenate(
+        [group[:count] for group, count in zip(shuffled, halves, strict=True)]
+    )
     rest = [group[count:] for group, count in zip(shuffled, halves, strict=True)]
 
     def sample(name: str, rng: np.random.Generator) -> Array:
         counts = _counts(MODELS[name], n)
         if name == GENERATED:
-            return np.concatenate([source.generate(k, count, rng) for k, count in enumerate(counts)])
-        return np.concatenate([rng.choice(rest[k], count, replace=False) for k, count in enumerate(counts)])
+            return np.concatenate(
+                [source.generate(k, count, rng) for k, count in enumerate(counts)]
+            )
+        return np.concatenate(
+            [rng.choice(rest[k], count, replace=False) for k, count in enumerate(counts)]
+        )
 
-    return reference, {name: sample(name, rng) for name, rng in zip(MODELS, streams, strict=True)}
+    return reference, {
+        name: sample(name, rng) for name, rng in zip(MODELS, streams, strict=True)
+    }
 
 
 def trial(make: Callable[..., Source], setting: Setting, seed: int) -> dict[str, Any]:
-    """One draw of n images for the reference and each model: the verdicts of every test, and FID."""
+    """One draw of n images for the reference and each model: the verdicts of every test, and
+    FID.
+    """
     reference, samples = draw(experiment.from_setting(make, setting), setting["n"], seed)
     pair = {name: samples[name] for name in (GENERATED, TRULY_BEST)}
-    runs = [(name, samples, options) for name, options in TESTS.items()] + [(PAIRED, pair, {"test": "relpsi"})]
+    runs = [(name, samples, options) for name, options in TESTS.items()] + [
+        (PAIRED, pair, {"test": "relpsi"})
+    ]
     decisions: list[Decision] = []
     for name, models, options in runs:
-        result = compare(reference, models, kernel=IMQ(), alpha=ALPHA, rng=seed, progress=False, **options)
+        result = compare(
+            reference, models, kernel=IMQ(), alpha=ALPHA, rng=seed, progress=False, **options
+        )
         decisions += verdicts(name, result)
     return {"decisions": decisions + unjudged(FID, fids(reference, samples))}
 
@@ -191,8 +263,12 @@ def table(results: Results) -> list[Row]:
         for k, model in enumerate(MODELS):
             row: Row = {"n": cell.setting["n"], "model": model}
             for (test, kind), figures in PAPER.items():
-                row[f"{test} {kind} (paper)"] = beside(mean_of(cell, test, model, KEYS[kind]), figures[k])
-            row["mean FID (paper)"] = f"{mean_of(cell, FID, model, 'value')[0]:.3g} ({PAPER_FID[k]:.1f})"
+                row[f"{test} {kind} (paper)"] = beside(
+                    mean_of(cell, test, model, KEYS[kind]), figures[k]
+                )
+            row["mean FID (paper)"] = (
+                f"{mean_of(cell, FID, model, 'value')[0]:.3g} ({PAPER_FID[k]:.1f})"
+            )
             others = ("RelMulti, BH", "best set", "carving")
             rows.append(row | {f"{test} rej.": rejected(cell, test, model) for test in others})
     return rows
@@ -203,23 +279,35 @@ def extras(results: Results) -> Mapping[str, list[Row]]:
     tests = {"five": "RelPSI", "two": PAIRED}
     rows: list[Row] = [
         {"n": cell.setting["n"]}
-        | {f"{models} models": rejected(cell, test, GENERATED) for models, test in tests.items()}
+        | {
+            f"{models} models": rejected(cell, test, GENERATED)
+            for models, test in tests.items()
+        }
         for cell in results
     ]
-    return {f"How often RelPSI declares {GENERATED} worse, among five models and beside {TRULY_BEST} alone:": rows}
+    return {
+        f"How often RelPSI declares {GENERATED} worse, among five models and beside "
+        f"{TRULY_BEST} alone:": rows
+    }
 
 
 def figure(title: str, results: Results) -> Figure:
-    """How often each model is declared worse, and how often it is selected, for the largest n."""
+    """How often each model is declared worse, and how often it is selected, for the largest
+    n.
+    """
     cell = results[-1]
     drawn, axes = new_figure(2, 4.6)
     panels = {"rej.": SHOWN, "sel.": ("RelPSI", FID)}
     labels = ("Declared worse (share of trials)", "Selected as best (share of trials)")
     for ax, (kind, tests), label in zip(axes, panels.items(), labels, strict=True):
-        rates = {test: [mean_of(cell, test, model, KEYS[kind]) for model in MODELS] for test in tests}
+        rates = {
+            test: [mean_of(cell, test, model, KEYS[kind]) for model in MODELS] for test in tests
+        }
         papers = {test: PAPER[test, kind] for test in tests if (test, kind) in PAPER}
         panel_title = f"{title}, n = {cell.setting['n']}"
-        draw_bars(ax, panel_title, list(MODELS), rates, papers, label, "the paper (faces, n = 2000)")
+        draw_bars(
+            ax, panel_title, list(MODELS), rates, papers, label, "the paper (faces, n = 2000)"
+        )
         ax.tick_params(axis="x", labelsize="small")
         ax.legend(loc="best", frameon=False, fontsize="small")
     return drawn
@@ -229,14 +317,18 @@ def checks(results: Results) -> list[Check]:
     """The model nearest to the truth is seldom declared worse."""
     checks = []
     for test in SHOWN:
-        points = [Point(cell.setting["n"], *rejected(cell, test, TRULY_BEST)) for cell in results]
+        points = [
+            Point(cell.setting["n"], *rejected(cell, test, TRULY_BEST)) for cell in results
+        ]
         claim = f"{test}: {TRULY_BEST}, the truly best, declared worse at most .05 + 3 s.e."
         checks.append(experiment.level_kept(claim, "n", points))
     return checks
 
 
 def digits_checks(results: Results) -> list[Check]:
-    """Besides, the generated images are declared worse more often than any other model, as the paper found."""
+    """Besides, the generated images are declared worse more often than any other model, as
+    the paper found.
+    """
     all_checks = checks(results)
     for test in SHOWN:
         rates = [[rejected(cell, test, model)[0] for model in MODELS] for cell in results]
@@ -248,7 +340,9 @@ def digits_checks(results: Results) -> list[Check]:
 
 
 class PrincipalGaussian:
-    """Images of one digit: mean + Σ_k z_k s_k v_k + noise, z normal, over the leading principal directions v_k."""
+    """Images of one digit: mean + Σ_k z_k s_k v_k + noise, z normal, over the leading
+    principal directions v_k.
+    """
 
     def __init__(self, images: Array) -> None:
         self.centre = images.mean(axis=0)
@@ -267,7 +361,8 @@ def digits_source() -> Source:
     """The pools of real images and the generators, which have seen none of them."""
     images, labels = digits()
     order = np.random.default_rng(0).permutation(len(images))
-    train, pool = order[:TRAINING], order[TRAINING:]
+    train = order[:TRAINING]
+    pool = order[TRAINING:]
     makers = [PrincipalGaussian(images[train][labels[train] == digit]) for digit in range(10)]
 
     def generate(group: int, count: int, rng: np.random.Generator) -> Array:
@@ -280,7 +375,9 @@ def digits_source() -> Source:
 
 
 def prepare_celeba(options: DataOptions, quick: bool, log: Log) -> Setting:
-    """Check the four files and note where they are; their digest stands for them in the settings."""
+    """Check the four files and note where they are; their digest stands for them in the
+    settings.
+    """
     if options.features is None:
         raise DataAbsent(HOW_TO_GET)
     folder = options.features.resolve()
@@ -288,7 +385,9 @@ def prepare_celeba(options: DataOptions, quick: bool, log: Log) -> Setting:
     least = dict.fromkeys(REAL_FILES, rows_needed(n)) | dict.fromkeys(GENERATED_FILES, n // 2)
     columns = {name: _check(folder / name, rows) for name, rows in least.items()}
     if len(set(columns.values())) > 1:
-        raise InputError(f"--features: expected files with the same number of columns, got {columns}")
+        raise InputError(
+            f"--features: expected files with the same number of columns, got {columns}"
+        )
     log(f"{CELEBA_NAME}: reading {folder}")
     sums = []
     for name in least:
@@ -304,10 +403,13 @@ def _check(path: Path, least: int) -> int:
     rows = _open(path)
     if rows.ndim != 2 or rows.dtype.kind != "f" or len(rows) < least:
         raise InputError(
-            f"--features: {path.name}: expected {least} rows or more of numbers, got {rows.dtype} of shape {rows.shape}"
+            f"--features: {path.name}: expected {least} rows or more of numbers, got "
+            f"{rows.dtype} of shape {rows.shape}"
         )
     if not np.isfinite(rows).all():
-        raise InputError(f"--features: {path.name}: expected finite numbers, got NaN or infinity")
+        raise InputError(
+            f"--features: {path.name}: expected finite numbers, got NaN or infinity"
+        )
     return int(rows.shape[1])
 
 
@@ -315,13 +417,19 @@ def _open(path: Path) -> NDArray[Any]:
     try:
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except FileNotFoundError as error:
-        raise InputError(f"--features: expected the file {path.name} in {str(path.parent)!r}, found none") from error
+        raise InputError(
+            f"--features: expected the file {path.name} in {str(path.parent)!r}, found none"
+        ) from error
     except (OSError, ValueError) as error:
-        raise InputError(f"--features: {path.name}: expected an .npy file of numbers ({error})") from error
+        raise InputError(
+            f"--features: {path.name}: expected an .npy file of numbers ({error})"
+        ) from error
 
 
 def _pointer(key: str) -> Path:
-    """Where the files with this digest are: the path is no part of a setting, the files' contents are."""
+    """Where the files with this digest are: the path is no part of a setting, the files'
+    contents are.
+    """
     return cache_folder("celeba") / f"features-{key}.json"
 
 
@@ -330,8 +438,13 @@ def celeba_source(features: str) -> Source:
     """The faces of the files with this digest."""
     folder = Path(json.loads(_pointer(features).read_text(encoding="utf-8"))["folder"])
     names = (*REAL_FILES, *GENERATED_FILES)
-    smiling, others, *generated = (np.asarray(_open(folder / name), dtype=np.float64) for name in names)
-    return Source((smiling, others), lambda group, count, rng: rng.choice(generated[group], count, replace=False))
+    smiling, others, *generated = (
+        np.asarray(_open(folder / name), dtype=np.float64) for name in names
+    )
+    return Source(
+        (smiling, others),
+        lambda group, count, rng: rng.choice(generated[group], count, replace=False),
+    )
 
 
 EXPERIMENTS = (

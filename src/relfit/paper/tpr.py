@@ -1,14 +1,18 @@
-"""Appendix: the true positive rate of RelPSI and of data splitting, two models, beside what the population says.
+"""Appendix: the true positive rate of RelPSI and of data splitting, two models, beside what
+the population says.
 
-All that the law of the complete estimate of D_2 − D_1 depends on is a `Gap`: the problems are Gaussian mixtures in one
-or two dimensions, so its expectations are sums over Gauss–Hermite nodes.
+All that the law of the complete estimate of D_2 − D_1 depends on is a `Gap`: the problems
+are Gaussian mixtures in one or two dimensions, so its expectations are sums over
+Gauss–Hermite nodes.
 
-Rejecting needs D_2 − D_1 > z ŝ, which for large n is normal with a known s: the closed forms `relpsi_limit` and
-`relmulti_limit`. At a finite n three things differ: the variance has a part of order 1/n², the estimated one counts
-that part twice, and it moves with the estimate. All three follow from the U-statistic's expansion with means ē_k of n
-rows taken to be normal, η_k = √n ē_k (`relpsi_at`, `relmulti_at`):
+Rejecting needs D_2 − D_1 > z ŝ, which for large n is normal with a known s: the closed forms
+`relpsi_limit` and `relmulti_limit`. At a finite n three things differ: the variance has a
+part of order 1/n², the estimated one counts that part twice, and it moves with the estimate.
+All three follow from the U-statistic's expansion with means ē_k of n rows taken to be
+normal, η_k = √n ē_k (`relpsi_at`, `relmulti_at`):
 
-    D_2 − D_1 = μ + (2/√n) Σ b_k η_k + (1/n) Σ ν_k (η_k² − 1),    ŝ² = (4/n) Σ (b_k + ν_k η_k/√n)².
+    D_2 − D_1 = μ + (2/√n) Σ b_k η_k + (1/n) Σ ν_k (η_k² − 1),    ŝ² = (4/n) Σ (b_k + ν_k
+    η_k/√n)².
 """
 
 from __future__ import annotations
@@ -26,40 +30,76 @@ from scipy.stats import norm
 
 from relfit import Gaussian, compare
 from relfit.paper import experiment
-from relfit.paper.drawing import BLUE, GREEN, INK, ORANGE, RED, Look, add_legend, draw_points, dress, new_figure
-from relfit.paper.experiment import ALPHA, Cell, Check, Experiment, Point, Results, Row, Setting, curve, declared
+from relfit.paper.drawing import (
+    BLUE,
+    GREEN,
+    INK,
+    ORANGE,
+    RED,
+    Look,
+    add_legend,
+    draw_points,
+    dress,
+    new_figure,
+)
+from relfit.paper.experiment import (
+    ALPHA,
+    Cell,
+    Check,
+    Experiment,
+    Point,
+    Results,
+    Row,
+    Setting,
+    curve,
+    declared,
+)
 from relfit.paper.problems import GaussianMixture, Problem, candidates, mixture_1d, rotation_2d
 from relfit.util.arrays import Array
 
-ORDER = 32  # nodes per dimension and component: means and variances are right to 2e-4 or better on these problems
-# How D_2 − D_1 of MMD combines the kernel means of R, P1 and P2: the reference's own term cancels.
+# Nodes per dimension and component: means and variances are right to 2e-4 or better here.
+ORDER = 32
+# How D_2 − D_1 of MMD combines the kernel means of R, P1 and P2: the reference's own term
+# cancels.
 _SIGNS = np.array([[0.0, 1.0, -1.0], [1.0, -1.0, 0.0], [-1.0, 0.0, 1.0]])
 
 DRAWS = 50_000
-# Terms with smaller |ν| than this part of the largest are drawn as one normal number: their sum is normal enough.
+# Terms with smaller |ν| than this part of the largest are drawn as one normal number: their sum
+# is normal enough.
 SMALL = 0.005
 
 RELPSI = "RelPSI"
 SPLITS = {"RelMulti 25%": 0.25, "RelMulti 50%": 0.5, "RelMulti 75%": 0.75}
 TESTS = (RELPSI, *SPLITS)
-LOOKS = dict(zip(TESTS, (Look(BLUE, "o"), Look(GREEN, "^"), Look(ORANGE, "s"), Look(RED, "v")), strict=True))
+LOOKS = dict(
+    zip(
+        TESTS,
+        (Look(BLUE, "o"), Look(GREEN, "^"), Look(ORANGE, "s"), Look(RED, "v")),
+        strict=True,
+    )
+)
 BANDWIDTH = 1.0
-SIZES, QUICK_SIZES = (100, 250, 500, 1000, 2000, 3000, 4000), (100, 500)
+SIZES = (100, 250, 500, 1000, 2000, 3000, 4000)
+QUICK_SIZES = (100, 500)
 # Degrees from the reference's axis, from P2 towards R: the rate runs from α/2 to 1.
-ANGLES, QUICK_ANGLES = (90.0, 88.0, 87.0, 86.0, 85.0, 84.0, 82.0, 80.0, 76.0, 70.0), (90.0, 86.0, 82.0)
+ANGLES = (90.0, 88.0, 87.0, 86.0, 85.0, 84.0, 82.0, 80.0, 76.0, 70.0)
+QUICK_ANGLES = (90.0, 86.0, 82.0)
 ROTATION_SIZE = 500
 FROM_N = 250  # below it what the population says is drawn but not checked
-AT_N, LIMIT = "expected at n", "closed form"
+AT_N = "expected at n"
+LIMIT = "closed form"
 SAME = 90.0
 
 
 @dataclass(frozen=True, eq=False)
 class Gap:
-    """D_2 − D_1 of a problem: its mean μ, and the eigenvalues ν_k and projections b_k of its pair kernel.
+    """D_2 − D_1 of a problem: its mean μ, and the eigenvalues ν_k and projections b_k of its
+    pair kernel.
 
-    With h the pair kernel, g its mean over one of the two points and h̃ = h − g − g' + μ, the ν_k and e_k are the
-    eigenvalues and eigenfunctions of h̃, and b_k = E (g − μ) e_k. They are those of the U-statistic's expansion
-    μ + 2 Σ b_k ē_k + Σ ν_k (ē_k² − 1/n), ē_k the mean of e_k over the rows.
+    With h the pair kernel, g its mean over one of the two points and h̃ = h − g − g' + μ,
+    the ν_k and e_k are the eigenvalues and eigenfunctions of h̃, and b_k = E (g − μ) e_k.
+    They are those of the U-statistic's expansion μ + 2 Σ b_k ē_k + Σ ν_k (ē_k² − 1/n), ē_k
+    the mean of e_k over the rows.
     """
 
     mean: float
@@ -102,13 +142,19 @@ def nodes(mixture: GaussianMixture) -> tuple[Array, Array]:
     abscissae, weights = np.polynomial.hermite_e.hermegauss(ORDER)
     d = mixture.means.shape[1]
     grid = np.stack(np.meshgrid(*[abscissae] * d, indexing="ij"), axis=-1).reshape(-1, d)
-    weight = np.prod(np.stack(np.meshgrid(*[weights / weights.sum()] * d, indexing="ij"), axis=-1), axis=-1).ravel()
+    weight = np.prod(
+        np.stack(np.meshgrid(*[weights / weights.sum()] * d, indexing="ij"), axis=-1), axis=-1
+    ).ravel()
     spread = grid @ np.linalg.cholesky(mixture.covariance).T
-    return (mixture.means[:, None, :] + spread).reshape(-1, d), np.asarray(np.outer(mixture.weights, weight).ravel())
+    return (mixture.means[:, None, :] + spread).reshape(-1, d), np.asarray(
+        np.outer(mixture.weights, weight).ravel()
+    )
 
 
 def _gap(kernels: Sequence[Sequence[Array]], weights: Sequence[Array]) -> Gap:
-    """The gap of a pair kernel given in blocks, one for two of the samples, with the weights of their nodes."""
+    """The gap of a pair kernel given in blocks, one for two of the samples, with the weights
+    of their nodes.
+    """
     count = range(len(weights))
     rows = [[kernels[i][j] @ weights[j] for j in count] for i in count]
     columns = [[weights[i] @ kernels[i][j] for j in count] for i in count]
@@ -117,7 +163,9 @@ def _gap(kernels: Sequence[Sequence[Array]], weights: Sequence[Array]) -> Gap:
     roots = [np.sqrt(w) for w in weights]
     centred = [
         [
-            roots[i][:, None] * (kernels[i][j] - rows[i][j][:, None] - columns[i][j] + means[i][j]) * roots[j]
+            roots[i][:, None]
+            * (kernels[i][j] - rows[i][j][:, None] - columns[i][j] + means[i][j])
+            * roots[j]
             for j in count
         ]
         for i in count
@@ -128,17 +176,23 @@ def _gap(kernels: Sequence[Sequence[Array]], weights: Sequence[Array]) -> Gap:
 
 
 def _gaussian(x: Array, y: Array, bandwidth: float) -> Array:
-    return np.asarray(np.exp(-0.5 * ((x[:, None, :] - y[None, :, :]) ** 2).sum(axis=-1) / bandwidth**2))
+    return np.asarray(
+        np.exp(-0.5 * ((x[:, None, :] - y[None, :, :]) ** 2).sum(axis=-1) / bandwidth**2)
+    )
 
 
 def _stein(x: Array, s: Array, bandwidth: float) -> Array:
-    """u(x,y) = k·[s(x)·s(y) + (s(x) − s(y))·(x−y)/σ² + d/σ² − ‖x−y‖²/σ⁴], the Gaussian kernel's Stein kernel."""
+    """u(x,y) = k·[s(x)·s(y) + (s(x) − s(y))·(x−y)/σ² + d/σ² − ‖x−y‖²/σ⁴], the Gaussian
+    kernel's Stein kernel.
+    """
     b2 = bandwidth**2
     along = s @ x.T
     same = np.diag(along)
     squares = ((x[:, None, :] - x[None, :, :]) ** 2).sum(axis=-1)
     push = same[:, None] - along + same[None, :] - along.T
-    return np.asarray(np.exp(-0.5 * squares / b2) * (s @ s.T + push / b2 + x.shape[1] / b2 - squares / b2**2))
+    return np.asarray(
+        np.exp(-0.5 * squares / b2) * (s @ s.T + push / b2 + x.shape[1] / b2 - squares / b2**2)
+    )
 
 
 def relpsi_limit(gap: Gap, n: float) -> float:
@@ -147,18 +201,24 @@ def relpsi_limit(gap: Gap, n: float) -> float:
 
 
 def relmulti_limit(gap: Gap, n: float, select_fraction: float) -> float:
-    """P(P1 selected) P(P2 then declared worse) = Φ(√(n(1−ρ)) μ/σ) Φ(√(nρ) μ/σ − z_{1−α}), ρ = 1 − `select_fraction`."""
+    """P(P1 selected) P(P2 then declared worse) = Φ(√(n(1−ρ)) μ/σ) Φ(√(nρ) μ/σ − z_{1−α}), ρ
+    = 1 − `select_fraction`.
+    """
     chosen = norm.cdf(_signal(gap, n * select_fraction))
     return float(chosen * norm.cdf(_signal(gap, n * (1.0 - select_fraction)) - norm.isf(ALPHA)))
 
 
 def relpsi_at(gap: Gap, n: int) -> float:
-    """P(D_2 − D_1 > z_{1−α/2} ŝ) at n rows: given that P1 is selected, t/ŝ is compared with a normal cut at 0."""
+    """P(D_2 − D_1 > z_{1−α/2} ŝ) at n rows: given that P1 is selected, t/ŝ is compared with
+    a normal cut at 0.
+    """
     return _exceeds(gap, n, float(norm.isf(ALPHA / 2.0)))
 
 
 def relmulti_at(gap: Gap, n: int, select_fraction: float) -> float:
-    """P(D_2 − D_1 > 0) on the selection rows times P(D_2 − D_1 > z_{1−α} ŝ) on the testing rows."""
+    """P(D_2 − D_1 > 0) on the selection rows times P(D_2 − D_1 > z_{1−α} ŝ) on the testing
+    rows.
+    """
     selecting = round(select_fraction * n)
     return _exceeds(gap, selecting, 0.0) * _exceeds(gap, n - selecting, float(norm.isf(ALPHA)))
 
@@ -166,7 +226,8 @@ def relmulti_at(gap: Gap, n: int, select_fraction: float) -> float:
 def relmulti_steps(gap: Gap, n: int, select_fraction: float) -> dict[str, float]:
     """From the closed form to the rate at n rows, one cause after the other."""
     selecting = round(select_fraction * n)
-    testing, z = n - selecting, float(norm.isf(ALPHA))
+    testing = n - selecting
+    z = float(norm.isf(ALPHA))
     true_error, mean_estimated_error = (
         math.sqrt(gap.first / testing + times * gap.second / testing**2) for times in (1.0, 2.0)
     )
@@ -174,23 +235,32 @@ def relmulti_steps(gap: Gap, n: int, select_fraction: float) -> dict[str, float]
     threshold = z * mean_estimated_error
     return {
         "closed form, σ²/n": relmulti_limit(gap, n, select_fraction),
-        "the variance of the estimate at n": float(selected * norm.cdf(gap.mean / true_error - z)),
-        "the mean estimated variance in the threshold": float(selected * norm.cdf((gap.mean - threshold) / true_error)),
+        "the variance of the estimate at n": float(
+            selected * norm.cdf(gap.mean / true_error - z)
+        ),
+        "the mean estimated variance in the threshold": float(
+            selected * norm.cdf((gap.mean - threshold) / true_error)
+        ),
         "the estimated variance moves with the estimate": relmulti_at(gap, n, select_fraction),
     }
 
 
 def estimates(gap: Gap, n: int) -> tuple[Array, Array]:
-    """DRAWS pairs of the gap's estimate and its estimated variance at n rows, the same normal numbers for every n."""
+    """DRAWS pairs of the gap's estimate and its estimated variance at n rows, the same
+    normal numbers for every n.
+    """
     rng = np.random.default_rng(0)
     kept = np.abs(gap.eigenvalues) > SMALL * np.abs(gap.eigenvalues).max()
-    b, nu = gap.projections[kept], gap.eigenvalues[kept]
+    b = gap.projections[kept]
+    nu = gap.eigenvalues[kept]
     eta = rng.standard_normal((DRAWS, len(b)))
     linear = float((gap.projections[~kept] ** 2).sum())
     square = float((gap.eigenvalues[~kept] ** 2).sum())
     value = gap.mean + (2.0 / math.sqrt(n)) * (eta @ b) + ((eta**2 - 1.0) @ nu) / n
     value += math.sqrt(4.0 * linear / n + 2.0 * square / n**2) * rng.standard_normal(DRAWS)
-    return value, (4.0 / n) * (((b + nu * eta / math.sqrt(n)) ** 2).sum(axis=1) + linear + square / n)
+    return value, (4.0 / n) * (
+        ((b + nu * eta / math.sqrt(n)) ** 2).sum(axis=1) + linear + square / n
+    )
 
 
 @lru_cache
@@ -209,12 +279,23 @@ def rotated(angle: float) -> Problem:
     return rotation_2d(np.deg2rad(angle))
 
 
-def trial(make: Callable[..., Problem], measure: str, setting: Setting, seed: int) -> dict[str, Any]:
-    """One draw of the problem that `make` returns: MMD of samples, or KSD of the models' scores."""
-    reference, models = candidates(experiment.from_setting(make, setting), measure, setting["n"], seed)
+def trial(
+    make: Callable[..., Problem], measure: str, setting: Setting, seed: int
+) -> dict[str, Any]:
+    """One draw of the problem that `make` returns: MMD of samples, or KSD of the models'
+    scores.
+    """
+    reference, models = candidates(
+        experiment.from_setting(make, setting), measure, setting["n"], seed
+    )
     options: dict[str, dict[str, Any]] = {RELPSI: {"test": "relpsi"}}
     options |= {name: experiment.relmulti(fraction) for name, fraction in SPLITS.items()}
-    fixed: dict[str, Any] = {"kernel": Gaussian(BANDWIDTH), "alpha": ALPHA, "rng": seed, "progress": False}
+    fixed: dict[str, Any] = {
+        "kernel": Gaussian(BANDWIDTH),
+        "alpha": ALPHA,
+        "rng": seed,
+        "progress": False,
+    }
     decisions = []
     for test, test_options in options.items():
         result = compare(reference, models, **fixed, **test_options)
@@ -226,18 +307,28 @@ def trial(make: Callable[..., Problem], measure: str, setting: Setting, seed: in
 
 @cache
 def _gap_of(angle: float | None) -> Gap:
-    return mmd_gap(mixture_1d(), BANDWIDTH) if angle is None else ksd_gap(rotated(angle), BANDWIDTH)
+    return (
+        mmd_gap(mixture_1d(), BANDWIDTH)
+        if angle is None
+        else ksd_gap(rotated(angle), BANDWIDTH)
+    )
 
 
 def theory(setting: Mapping[str, Any], test: str) -> dict[str, float]:
-    """The TPR at this n, and its closed form, which is for large n; empty where the two models are one density."""
-    n, angle = setting["n"], setting.get("angle")
+    """The TPR at this n, and its closed form, which is for large n; empty where the two
+    models are one density.
+    """
+    n = setting["n"]
+    angle = setting.get("angle")
     if angle == SAME:
         return {}
     gap = _gap_of(angle)
     if test == RELPSI:
         return {AT_N: relpsi_at(gap, n), LIMIT: relpsi_limit(gap, n)}
-    return {AT_N: relmulti_at(gap, n, SPLITS[test]), LIMIT: relmulti_limit(gap, n, SPLITS[test])}
+    return {
+        AT_N: relmulti_at(gap, n, SPLITS[test]),
+        LIMIT: relmulti_limit(gap, n, SPLITS[test]),
+    }
 
 
 def table(results: Results) -> list[Row]:
@@ -245,7 +336,12 @@ def table(results: Results) -> list[Row]:
     curves = {test: curve(results, test) for test in TESTS}
     nothing = dict.fromkeys((AT_N, LIMIT), "–")
     return [
-        {**cell.setting, "test": test, "trials": len(cell.outcomes), "TPR": curves[test][k].pair}
+        {
+            **cell.setting,
+            "test": test,
+            "trials": len(cell.outcomes),
+            "TPR": curves[test][k].pair,
+        }
         | (theory(cell.setting, test) or nothing)
         for k, cell in enumerate(results)
         for test in TESTS
@@ -261,34 +357,68 @@ def limit_table(axis: str, results: Results) -> dict[str, list[Row]]:
     rows: list[Row] = []
     for test, points in distances.items():
         far = max(points, key=lambda point: point.value / point.error)
-        rows.append({"test": test, axis: far.x, "distance": far.value, "s.e.": f"{far.value / far.error:.1f}"})
-    beyond = f"{sum(size > 3.0 for size in sizes)} of {len(sizes)} rates are more than 3 standard errors from it"
-    return {f"The closed form, which is for large n, at n ≥ {FROM_N}: {beyond}. The farthest of each test:": rows}
+        rows.append(
+            {
+                "test": test,
+                axis: far.x,
+                "distance": far.value,
+                "s.e.": f"{far.value / far.error:.1f}",
+            }
+        )
+    beyond = (
+        f"{sum(size > 3.0 for size in sizes)} of {len(sizes)} rates are more than 3 "
+        f"standard errors from it"
+    )
+    return {
+        f"The closed form, which is for large n, at n ≥ {FROM_N}: {beyond}. The farthest "
+        f"of each test:": rows
+    }
 
 
 def mixture_extras(results: Results) -> dict[str, list[Row]]:
-    """Why the closed form is too high where the testing rows are fewest, and how far it is off elsewhere."""
+    """Why the closed form is too high where the testing rows are fewest, and how far it is
+    off elsewhere.
+    """
     cells = _checked(results)
     if not cells:
         return {}
-    n, test = cells[0].setting["n"], list(SPLITS)[-1]
+    n = cells[0].setting["n"]
+    test = list(SPLITS)[-1]
     steps = relmulti_steps(_gap_of(None), n, SPLITS[test])
     (realised,) = curve(cells[:1], test)
     rows: list[Row] = [{"counted in": words, "TPR": value} for words, value in steps.items()]
     line = f"{test} at n = {n} from the population, one cause after the other:"
-    return {line: [*rows, {"counted in": "found", "TPR": realised.pair}], **limit_table("n", results)}
+    return {
+        line: [*rows, {"counted in": "found", "TPR": realised.pair}],
+        **limit_table("n", results),
+    }
 
 
 def figure(title: str, label: str, picture: Callable[[Axes], None], results: Results) -> Figure:
-    """Rates with their error bars, what the population says as lines; beside it the densities."""
+    """Rates with their error bars, what the population says as lines; beside it the
+    densities.
+    """
     drawn, axes = new_figure(2)
     for test, look in LOOKS.items():
-        name = test if test == RELPSI else f"RelMulti S:{100 * SPLITS[test]:.0f}% T:{100 - 100 * SPLITS[test]:.0f}%"
+        name = (
+            test
+            if test == RELPSI
+            else f"RelMulti S:{100 * SPLITS[test]:.0f}% T:{100 - 100 * SPLITS[test]:.0f}%"
+        )
         draw_points(axes[0], name, look, curve(results, test))
         expected = [(cell.x, theory(cell.setting, test)) for cell in results]
         x, rates = zip(*[(at, figures) for at, figures in expected if figures], strict=True)
-        axes[0].plot(x, [figures[AT_N] for figures in rates], "-", color=look.colour, linewidth=1.2)
-        axes[0].plot(x, [figures[LIMIT] for figures in rates], "--", color=look.colour, linewidth=1.0, alpha=0.7)
+        axes[0].plot(
+            x, [figures[AT_N] for figures in rates], "-", color=look.colour, linewidth=1.2
+        )
+        axes[0].plot(
+            x,
+            [figures[LIMIT] for figures in rates],
+            "--",
+            color=look.colour,
+            linewidth=1.0,
+            alpha=0.7,
+        )
     axes[0].plot([], [], "-", color=INK, linewidth=1.2, label=AT_N)
     axes[0].plot([], [], "--", color=INK, linewidth=1.0, label=LIMIT)
     dress(axes[0], title, label, "Empirical TPR", (0.0, 1.03))
@@ -301,7 +431,11 @@ def figure(title: str, label: str, picture: Callable[[Axes], None], results: Res
 
 
 def _distributions(problem: Problem) -> list[tuple[str, GaussianMixture, str]]:
-    return [("R", problem.reference, INK), ("P1", problem.models["P1"], BLUE), ("P2", problem.models["P2"], RED)]
+    return [
+        ("R", problem.reference, INK),
+        ("P1", problem.models["P1"], BLUE),
+        ("P2", problem.models["P2"], RED),
+    ]
 
 
 def mixture_picture(ax: Axes) -> None:
@@ -330,32 +464,54 @@ def checks(axis: str, results: Results) -> list[Check]:
         return []
     checks = []
     for split in SPLITS:
-        pairs = [zip(cell.decisions(RELPSI), cell.decisions(split), strict=True) for cell in cells]
+        pairs = [
+            zip(cell.decisions(RELPSI), cell.decisions(split), strict=True) for cell in cells
+        ]
         # The standard error is that of the difference, because both tests see the same draws.
-        differences = [[declared(relpsi) - declared(other) for relpsi, other in trials] for trials in pairs]
-        gains = [Point(cell.x, *experiment.rate(values)) for cell, values in zip(cells, differences, strict=True)]
+        differences = [
+            [declared(relpsi) - declared(other) for relpsi, other in trials] for trials in pairs
+        ]
+        gains = [
+            Point(cell.x, *experiment.rate(values))
+            for cell, values in zip(cells, differences, strict=True)
+        ]
         ok = all(gain.value >= -2.0 * gain.error for gain in gains)
         smallest = min(gains, key=lambda gain: gain.value)
-        checks.append(Check(f"RelPSI ≥ {split} − 2 s.e. for n ≥ {FROM_N}", ok, f"smallest gain {smallest.at(axis)}"))
+        checks.append(
+            Check(
+                f"RelPSI ≥ {split} − 2 s.e. for n ≥ {FROM_N}",
+                ok,
+                f"smallest gain {smallest.at(axis)}",
+            )
+        )
     for test in TESTS:
         far = max(_distances(AT_N, test, results), key=lambda point: point.value / point.error)
-        words = f"largest distance {far.value:.3f}, {far.value / far.error:.1f} s.e., at {axis} = {far.x:g}"
+        words = (
+            f"largest distance {far.value:.3f}, {far.value / far.error:.1f} s.e., at "
+            f"{axis} = {far.x:g}"
+        )
         claim = f"{test} within 3 s.e. of what n rows should show, n ≥ {FROM_N}"
         checks.append(Check(claim, far.value <= 3 * far.error, words))
     return checks
 
 
 def _checked(results: Results) -> list[Cell]:
-    return [cell for cell in results if cell.setting["n"] >= FROM_N and theory(cell.setting, RELPSI)]
+    return [
+        cell for cell in results if cell.setting["n"] >= FROM_N and theory(cell.setting, RELPSI)
+    ]
 
 
 def _distances(which: str, test: str, results: Results) -> list[Point]:
-    """|rate − p|, p one of the figures of the theory, with the standard errors √(p(1−p)/trials)."""
+    """|rate − p|, p one of the figures of the theory, with the standard errors
+    √(p(1−p)/trials).
+    """
     cells = _checked(results)
     points = []
     for cell, realised in zip(cells, curve(cells, test), strict=True):
-        p, trials = theory(cell.setting, test)[which], len(cell.outcomes)
-        # Near 0 and 1 one trial more or less must not count: the rate moves in steps of 1/trials.
+        p = theory(cell.setting, test)[which]
+        trials = len(cell.outcomes)
+        # Near 0 and 1 one trial more or less must not count: the rate moves in steps of
+        # 1/trials.
         error = max(float(np.sqrt(p * (1.0 - p) / trials)), 1.0 / (3 * trials))
         points.append(Point(realised.x, abs(realised.value - p), error))
     return points
@@ -380,7 +536,9 @@ EXPERIMENTS = (
         trials=(300, 20),
         trial=partial(trial, rotated, "ksd"),
         table=table,
-        figure=partial(figure, "Rotation, KSD, n = 500", "Angle of P1 (degrees)", rotation_picture),
+        figure=partial(
+            figure, "Rotation, KSD, n = 500", "Angle of P1 (degrees)", rotation_picture
+        ),
         checks=partial(checks, "angle"),
         extras=partial(limit_table, "angle"),
     ),

@@ -1,7 +1,8 @@
 """How a finished result is shown: picture, HTML. Everything is made from ``Comparison.rows()``.
 
-The methods that results declare and this package does are attached here (`relfit.util.attached`). Each function has
-the arguments of its method, and its module is imported when the method is first called.
+The methods that results declare and this package does are attached here
+(`relfit.util.attached`). Each function has the arguments of its method, and its module is
+imported when the method is first called.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""How far the answer can be trusted: what was checked, other bandwidths, and how many rows more it would take.
+"""How far the answer can be trusted: what was checked, other bandwidths, and how many rows
+more it would take.
 
-`checks` says what was checked and with what outcome. `bandwidth_sensitivity` repeats the same test at several multiples
-of the bandwidth. `rows_advice` says how many rows would tell the undecided models from the best.
+`checks` says what was checked and with what outcome. `bandwidth_sensitivity` repeats the
+same test at several multiples of the bandwidth. `rows_advice` says how many rows would tell
+the undecided models from the best.
 """
 
 from __future__ import annotations
@@ -13,7 +15,14 @@ from typing import Any
 
 from relfit.api import plan
 from relfit.checks.densities import separated_clusters
-from relfit.checks.robustness import Sensitivity, bandwidth_note, chance_of_another, is_often, scaled, sensitivity
+from relfit.checks.robustness import (
+    Sensitivity,
+    bandwidth_note,
+    chance_of_another,
+    is_often,
+    scaled,
+    sensitivity,
+)
 from relfit.checks.rows import fine_structure_note
 from relfit.compute.reduce import Runtime
 from relfit.data.check_score import check_score
@@ -33,7 +42,8 @@ from relfit.util.text import listed, quoted, visible
 
 # Rows at which derivatives of a density are checked.
 _SCORE_ROWS = 40
-# Advice on the number of rows: the power, the trials of a simulation, and the most models it is given for.
+# Advice on the number of rows: the power, the trials of a simulation, and the most models it is
+# given for.
 POWER = 0.8
 TRIALS = 200
 _MOST_SENTENCES = 4
@@ -44,14 +54,18 @@ _WITHOUT_DATA = "Not checked: the report was made without the data."
 
 @dataclass(frozen=True)
 class Check:
-    """One check. `state`: "good" (nothing found), "mind" (the reader should know) or "plain" (a fact)."""
+    """One check. `state`: "good" (nothing found), "mind" (the reader should know) or "plain"
+    (a fact).
+    """
 
     title: str
     state: str
     sentences: tuple[str, ...]
 
 
-def checks(comparison: Comparison, recalled: PanelData | None, others: Sensitivity | None) -> list[Check]:
+def checks(
+    comparison: Comparison, recalled: PanelData | None, others: Sensitivity | None
+) -> list[Check]:
     """Every check that applies, in the order of the page."""
     each = []
     kind = measure_of(comparison).kind
@@ -74,38 +88,65 @@ def _choice(comparison: Comparison) -> Check:
     seed = comparison.seed or 0
     best = comparison.originals()[comparison.best]
     chance = chance_of_another(comparison.distinct(), best, seed)
-    text = f"The choice of the best model is randomised: a seed other than {seed} selects another one with probability "
+    text = (
+        f"The choice of the best model is randomised: a seed other than {seed} selects "
+        f"another one with probability "
+    )
     state = "mind" if is_often(chance) else "plain"
-    return Check("Random choice", state, (f"{text}{f'about {chance:.0%}' if chance >= 0.01 else 'below 1%'}.",))
+    return Check(
+        "Random choice",
+        state,
+        (f"{text}{f'about {chance:.0%}' if chance >= 0.01 else 'below 1%'}.",),
+    )
 
 
 def _kernel(comparison: Comparison) -> Check:
     how = {
-        "median": "Its bandwidth is the median distance between rows: the usual choice, but not always a good one.",
+        "median": "Its bandwidth is the median distance between rows: the usual choice, but "
+        "not always a good one.",
         "given": "It was specified in advance, not chosen from these data.",
-        "selected": "It was chosen on separate rows for telling these models apart; the test did not use those rows.",
+        "selected": "It was chosen on separate rows for telling these models apart; the test "
+        "did not use those rows.",
     }.get(comparison.bandwidth_rule or "", "")
     decides = "It decides which differences count, and so which model is the best."
-    return Check("Kernel", "plain", tuple(part for part in (f"{kernel_words(comparison)}.", how, decides) if part))
+    return Check(
+        "Kernel",
+        "plain",
+        tuple(part for part in (f"{kernel_words(comparison)}.", how, decides) if part),
+    )
 
 
-def _bandwidth(comparison: Comparison, recalled: PanelData | None, others: Sensitivity | None) -> Check:
+def _bandwidth(
+    comparison: Comparison, recalled: PanelData | None, others: Sensitivity | None
+) -> Check:
     title = "Another bandwidth"
     changed = changed_verdicts(comparison, others)
     if changed is None:
-        why = _WITHOUT_DATA if recalled is None else f"Not checked: {_unchecked(comparison, recalled)}."
+        why = (
+            _WITHOUT_DATA
+            if recalled is None
+            else f"Not checked: {_unchecked(comparison, recalled)}."
+        )
         return Check(title, "plain", (why,))
     if changed:
-        return Check(title, "mind", (f"The verdict on {listed(changed)} changes at half or twice the bandwidth.",))
+        return Check(
+            title,
+            "mind",
+            (f"The verdict on {listed(changed)} changes at half or twice the bandwidth.",),
+        )
     return Check(title, "good", ("No verdict changes at half or twice the bandwidth.",))
 
 
 def _unchecked(comparison: Comparison, recalled: PanelData) -> str:
-    return why_not(comparison, recalled) or "the margin is in the units of the discrepancy with this bandwidth"
+    return (
+        why_not(comparison, recalled)
+        or "the margin is in the units of the discrepancy with this bandwidth"
+    )
 
 
 def changed_verdicts(comparison: Comparison, others: Sensitivity | None) -> list[str] | None:
-    """The models whose verdict depends on the bandwidth, as the result has them; None where nobody looked.
+    """The models whose verdict depends on the bandwidth, as the result has them; None where
+    nobody looked.
 
     Where the comparison did not look, the report's rows tell.
     """
@@ -118,8 +159,14 @@ def changed_verdicts(comparison: Comparison, others: Sensitivity | None) -> list
 
 
 def with_other_bandwidths(comparison: Comparison, data: Any) -> Comparison:
-    """The comparison with what the report's rows tell about other bandwidths, where all rows would have taken long."""
-    if comparison.robust_to_bandwidth is not None or comparison.margin or comparison.kernel is None:
+    """The comparison with what the report's rows tell about other bandwidths, where all rows
+    would have taken long.
+    """
+    if (
+        comparison.robust_to_bandwidth is not None
+        or comparison.margin
+        or comparison.kernel is None
+    ):
         return comparison
     try:
         recalled = recall(comparison, data)
@@ -134,7 +181,9 @@ def with_other_bandwidths(comparison: Comparison, data: Any) -> Comparison:
     if found:
         rows = None if recalled.complete else recalled.most_rows
         notes = (bandwidth_note(found, held_out=comparison.dependence != "chain", rows=rows),)
-    return replace(comparison, robust_to_bandwidth=robust, warnings=(*comparison.warnings, *notes))
+    return replace(
+        comparison, robust_to_bandwidth=robust, warnings=(*comparison.warnings, *notes)
+    )
 
 
 def _fine_structure(kernel: Kernel, recalled: PanelData | None) -> list[Check]:
@@ -157,33 +206,56 @@ def _parts(comparison: Comparison, parts: Mapping[str, float]) -> Check:
     close = [name for name, part in parts.items() if part > NEAR_DEGENERATE]
     if not close:
         most = f"{100 * max(parts.values()):.0f}%"
-        text = f"None: second-order noise makes up at most {most} of any variance, so the normal approximation holds."
+        text = (
+            f"None: second-order noise makes up at most {most} of any variance, so the "
+            f"normal approximation holds."
+        )
         return Check(title, "good", (text,))
     which = f"{listed(close)} {'are' if len(close) > 1 else 'is'} so close to the data that"
     if comparison.variance == "second-order":
-        return Check(title, "good", (f"{which} second-order noise dominates; the law used here allows for it.",))
+        return Check(
+            title,
+            "good",
+            (f"{which} second-order noise dominates; the law used here allows for it.",),
+        )
     text = (
-        f"{which} the usual approximation is conservative: false alarms are rarer than stated, but real differences "
+        f"{which} the usual approximation is conservative: false alarms are rarer than "
+        f"stated, but real differences "
         "may be missed."
     )
-    remedy = "The best set, and the linear and incomplete estimators with more rows, do not have this weakness."
+    remedy = (
+        "The best set, and the linear and incomplete estimators with more rows, do not "
+        "have this weakness."
+    )
     return Check(title, "mind", (text, remedy) if comparison.locations is None else (text,))
 
 
 def _shared_rows(comparison: Comparison, recalled: PanelData | None) -> Check:
     title = "Rows shared with the reference"
     if comparison.shared_rows:
-        counts = [f"{count} rows of {quoted(name)}" for name, count in comparison.shared_rows.items()]
-        advice = "A model that has seen these data looks too good; compare on data that no model was fitted to."
-        return Check(title, "mind", (f"{', '.join(counts)} also occur in the reference.", advice))
+        counts = [
+            f"{count} rows of {quoted(name)}" for name, count in comparison.shared_rows.items()
+        ]
+        advice = (
+            "A model that has seen these data looks too good; compare on data that no "
+            "model was fitted to."
+        )
+        return Check(
+            title, "mind", (f"{', '.join(counts)} also occur in the reference.", advice)
+        )
     if recalled is not None and recalled.data.atoms:
-        return Check(title, "plain", ("Rows repeat so often in these data that rows in common say nothing.",))
+        return Check(
+            title,
+            "plain",
+            ("Rows repeat so often in these data that rows in common say nothing.",),
+        )
     return Check(title, "good", ("None were found.",))
 
 
 def _clusters(recalled: PanelData | None) -> Check:
     blind = (
-        "KSD compares slopes of the log density. Where the data fall into clusters far apart, it is nearly blind to "
+        "KSD compares slopes of the log density. Where the data fall into clusters far apart, "
+        "it is nearly blind to "
         "how much weight a model gives each of them."
     )
     title = "Separate clusters in the data"
@@ -194,8 +266,10 @@ def _clusters(recalled: PanelData | None) -> Check:
         return Check(title, "good", ("No clusters far apart were found in the data.", blind))
     small, steps = apart
     seen = (
-        f"The data fall into clusters: {100 * small:.0f}% and {100 * (1.0 - small):.0f}% of the rows lie {steps:.0f} "
-        "times further apart than neighbours do. Compare the weights of the clusters by other means."
+        f"The data fall into clusters: {100 * small:.0f}% and {100 * (1.0 - small):.0f}% of "
+        f"the rows lie {steps:.0f} "
+        "times further apart than neighbours do. Compare the weights of the clusters by "
+        "other means."
     )
     return Check(title, "mind", (seen, blind))
 
@@ -218,14 +292,23 @@ def _scores(recalled: PanelData | None) -> Check:
             message = f"could not be checked ({error})"
         good = good and passed
         models_with.setdefault(message, []).append(name)
-    whose = {text: listed(models) if data.target is None else "The target" for text, models in models_with.items()}
-    return Check(title, "good" if good else "mind", tuple(f"{whose[text]}: {visible(text)}." for text in whose))
+    whose = {
+        text: listed(models) if data.target is None else "The target"
+        for text, models in models_with.items()
+    }
+    return Check(
+        title,
+        "good" if good else "mind",
+        tuple(f"{whose[text]}: {visible(text)}." for text in whose),
+    )
 
 
 def bandwidth_sensitivity(
     comparison: Comparison, recalled: PanelData, factors: Sequence[float] = FACTORS
 ) -> Sensitivity | None:
-    """The same test on the recalled rows at several bandwidths; None if it cannot be made (`why_not`)."""
+    """The same test on the recalled rows at several bandwidths; None if it cannot be made
+    (`why_not`).
+    """
     if why_not(comparison, recalled) is not None:
         return None
     # Every setting is kept but the estimator: those for very many rows would have too few here.
@@ -248,18 +331,33 @@ def why_not(comparison: Comparison, recalled: PanelData) -> str | None:
     if comparison.select_fraction is not None:
         rows = min(len(numbers) for numbers in recalled.rows.values() if len(numbers))
         selecting = round(comparison.select_fraction * rows)
-        if selecting < Complete.fewest_selection_rows or rows - selecting < Complete.fewest_rows:
-            return f"the report uses {rows} rows of each sample, too few to select with some and test with others"
+        if (
+            selecting < Complete.fewest_selection_rows
+            or rows - selecting < Complete.fewest_rows
+        ):
+            return (
+                f"the report uses {rows} rows of each sample, too few to select with some "
+                f"and test with others"
+            )
     return None
 
 
-def own_plan(comparison: Comparison, names: Collection[str], *, power: float = POWER, trials: int = TRIALS) -> Plan:
+def own_plan(
+    comparison: Comparison,
+    names: Collection[str],
+    *,
+    power: float = POWER,
+    trials: int = TRIALS,
+) -> Plan:
     """The plan with these models of the comparison as its pilot, for the test it used."""
     if comparison.sizes is None:
-        raise InputError("sample size: this result does not record how many rows it was made from")
+        raise InputError(
+            "sample size: this result does not record how many rows it was made from"
+        )
     if comparison.margin:
         raise InputError(
-            f"margin: planning does not support a margin, got {comparison.margin:g}; plan from a result without one"
+            f"margin: planning does not support a margin, got {comparison.margin:g}; plan "
+            f"from a result without one"
         )
     return plan(
         replace(comparison.pilot(names), groups=None),
@@ -274,7 +372,8 @@ def own_plan(comparison: Comparison, names: Collection[str], *, power: float = P
 
 
 def rows_advice(comparison: Comparison) -> list[str]:
-    """A sentence for each undecided model: to tell it from the best you would need about n = … rows.
+    """A sentence for each undecided model: to tell it from the best you would need about n =
+    … rows.
 
     The gap seen is taken for the true one; the range is what the data leave open about it.
     """
@@ -282,16 +381,21 @@ def rows_advice(comparison: Comparison) -> list[str]:
         return []
     if comparison.margin:
         return ["No sample-size advice: planning does not support a margin."]
-    undecided = [name for name in grouped(comparison)[OPEN.name] if name not in comparison.copies]
+    undecided = [
+        name for name in grouped(comparison)[OPEN.name] if name not in comparison.copies
+    ]
     if not undecided:
         return ["No other model is undecided: these rows were enough."]
-    # The few models asked about are planned for by themselves: those found worse by far have no part in it. If there
-    # are many, those with the largest gaps: for the closest no number of rows may be enough.
+    # The few models asked about are planned for by themselves: those found worse by far have no
+    # part in it. If there are many, those with the largest gaps: for the closest no number of
+    # rows may be enough.
     forecast = own_plan(comparison, [comparison.best, *undecided[-_MOST_SENTENCES:]])
     sentences = [_sentence(forecast, cell) for cell in forecast.forecasts]
     more = len(undecided) - _MOST_SENTENCES
     if more > 0:
-        sentences.append(f"{more} more {'models are' if more > 1 else 'model is'} also undecided.")
+        sentences.append(
+            f"{more} more {'models are' if more > 1 else 'model is'} also undecided."
+        )
     return sentences
 
 
@@ -299,11 +403,15 @@ def _sentence(forecast: Plan, cell: Forecast) -> str:
     pair = f"{quoted(cell.name)} from {quoted(forecast.best)}"
     most = about(forecast.most)
     if not math.isfinite(cell.n_needed):
-        return f"Even {most} rows would not be enough to tell {pair}: the gap is too small to detect."
+        return (
+            f"Even {most} rows would not be enough to tell {pair}: the gap is too small "
+            f"to detect."
+        )
     start = f"To tell {pair} you would need about n = {about(cell.n_needed)} rows"
     if cell.gap < cell.gap_standard_error:
         return (
-            f"{start} if the gap is as large as it looks. But it is smaller than its standard error, and if there is "
+            f"{start} if the gap is as large as it looks. But it is smaller than its standard "
+            f"error, and if there is "
             "none, no number of rows is enough."
         )
     low, high = cell.n_range or (cell.n_needed, cell.n_needed)

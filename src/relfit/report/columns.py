@@ -1,4 +1,6 @@
-"""Which columns are wrong: each column of a model beside that of the data, and its part in the joint discrepancy."""
+"""Which columns are wrong: each column of a model beside that of the data, and its part in
+the joint discrepancy.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ from relfit.util.text import visible
 
 # Columns without names have a panel up to so many.
 MOST_NAMELESS = 12
-# Rows of each sample for the shares, the most kernel matrices, and the most permutations of a column.
+# Rows of each sample for the shares, the most kernel matrices, and the most permutations of a
+# column.
 _ROWS = 400
 _MATRICES = 240
 _PERMUTATIONS = 2
@@ -30,9 +33,11 @@ _PERMUTATIONS = 2
 _SPLITS = 10
 # A share is shown for a discrepancy of at least so many standard errors.
 _CLEAR = 2.0
-# A share that is marked: a column that is right by itself would show no sign of a wrong joint distribution.
+# A share that is marked: a column that is right by itself would show no sign of a wrong joint
+# distribution.
 LARGE_SHARE = 0.25
-# Bins of a histogram, the quantiles between which it is drawn, and the most levels that have a bar.
+# Bins of a histogram, the quantiles between which it is drawn, and the most levels that have a
+# bar.
 _BINS = 20
 _FRAME = (0.005, 0.995)
 _BARS = 10
@@ -40,7 +45,8 @@ _BARS = 10
 _MOST_BINS = 40
 WIDTH = 120.0
 HEIGHT = 40.0
-# Values are equal if closer than this part of their range, and evenly spaced up to this part of a step.
+# Values are equal if closer than this part of their range, and evenly spaced up to this part of
+# a step.
 _EQUAL = 1e-9
 _EVEN = 0.01
 
@@ -49,11 +55,10 @@ _EVEN = 0.01
 class Part:
     """One column of one model.
 
-    Attributes:
-        apart: the distance to the reference: Wasserstein-1 in units of the reference's standard deviation for numbers,
-            total variation for categories.
-        share: which part of the joint discrepancy goes when the column's cells are dealt to model and data at random;
-            None where there is no clear discrepancy.
+    Attributes: apart: the distance to the reference: Wasserstein-1 in units of the
+        reference's standard deviation for numbers, total variation for categories.
+        share: which part of the joint discrepancy goes when the column's cells are dealt to
+            model and data at random; None where there is no clear discrepancy.
         says: the difference in words.
         paths: the drawings of the data and of the model.
     """
@@ -65,11 +70,19 @@ class Part:
 
 
 def column_panel(comparison: Comparison, recalled: PanelData) -> dict[str, Any] | None:
-    """A row for each column, with a `Part` for each pictured model; None for densities and very many columns."""
+    """A row for each column, with a `Part` for each pictured model; None for densities and
+    very many columns.
+    """
     data = recalled.data
-    encoding = data.encoding or Encoding("none", tuple(Column(f"column {k}") for k in range(data.reference.shape[1])))
+    encoding = data.encoding or Encoding(
+        "none", tuple(Column(f"column {k}") for k in range(data.reference.shape[1]))
+    )
     most = MOST_NAMELESS if data.encoding is None else MOST_COLUMNS
-    if data.kind != "samples" or not measure_of(comparison).pairs or len(encoding.columns) > most:
+    if (
+        data.kind != "samples"
+        or not measure_of(comparison).pairs
+        or len(encoding.columns) > most
+    ):
         return None
     names = pictured(comparison)
     samples = {name: data.samples[data.copies.get(name, name)] for name in names}
@@ -78,7 +91,9 @@ def column_panel(comparison: Comparison, recalled: PanelData) -> dict[str, Any] 
         for i, name in enumerate(comparison.names)
     }
     shares = {
-        name: column_shares(rows, data.reference, recalled.kernel, encoding.slices, len(names)) if clear[name] else None
+        name: column_shares(rows, data.reference, recalled.kernel, encoding.slices, len(names))
+        if clear[name]
+        else None
         for name, rows in samples.items()
     }
     rows: list[dict[str, Any]] = []
@@ -94,24 +109,47 @@ def column_panel(comparison: Comparison, recalled: PanelData) -> dict[str, Any] 
             says = _says(column, at, of_all[data.copies.get(name, name)], of_all[None])
             parts.append(Part(distance(column, cells, of_data), share, says, paths))
         rows.append(
-            {"name": visible(column.name), "kind": column.kind, "noise": noise(column, of_data), "parts": parts}
+            {
+                "name": visible(column.name),
+                "kind": column.kind,
+                "noise": noise(column, of_data),
+                "parts": parts,
+            }
         )
-    by_distance = np.argsort([-max(part.apart for part in row["parts"]) for row in rows], kind="stable")
-    by_share = np.argsort([-max(part.share or 0.0 for part in row["parts"]) for row in rows], kind="stable")
+    by_distance = np.argsort(
+        [-max(part.apart for part in row["parts"]) for row in rows], kind="stable"
+    )
+    by_share = np.argsort(
+        [-max(part.share or 0.0 for part in row["parts"]) for row in rows], kind="stable"
+    )
     for order, key in ((by_distance, "by_distance"), (by_share, "by_share")):
         for place, k in enumerate(order.tolist()):
             rows[k][key] = place
     left_out = {} if data.encoding is None else data.encoding.left_out
     shared = any(shares[name] is not None for name in names)
-    shown = {"shares": shared, "source": _source(recalled, shared), "width": WIDTH, "height": HEIGHT}
-    return {"names": names, "rows": rows, "left_out": left_out, "large_share": LARGE_SHARE, **shown}
+    shown = {
+        "shares": shared,
+        "source": _source(recalled, shared),
+        "width": WIDTH,
+        "height": HEIGHT,
+    }
+    return {
+        "names": names,
+        "rows": rows,
+        "left_out": left_out,
+        "large_share": LARGE_SHARE,
+        **shown,
+    }
 
 
 def _source(recalled: PanelData, shared: bool) -> str:
     """How many rows the panel's numbers come from, where these are not all rows."""
     sentences = []
     if not recalled.complete:
-        used = f"Drawings, distances and noise come from at most {recalled.most_rows:,} rows of each sample"
+        used = (
+            f"Drawings, distances and noise come from at most {recalled.most_rows:,} rows "
+            f"of each sample"
+        )
         sentences.append(f"{used}; means, spreads and percentages come from all rows.")
     if shared and recalled.most_rows > _ROWS:
         sentences.append(f"Shares come from at most {_ROWS} rows of each sample.")
@@ -121,7 +159,9 @@ def _source(recalled: PanelData, shared: bool) -> str:
 def distance(column: Column, cells: Array, reference: Array) -> float:
     """How far the cells of a column are from those of the reference, both encoded.
 
-    >>> distance(Column("x"), np.array([[1.0], [2.0]]), np.array([[0.0], [2.0]]))  # ½·1, and the deviation is 1
+    >>> distance(
+    ...     Column("x"), np.array([[1.0], [2.0]]), np.array([[0.0], [2.0]])
+    ... )  # ½·1, and the deviation is 1
     0.5
     """
     if column.kind == "category":
@@ -134,19 +174,26 @@ def distance(column: Column, cells: Array, reference: Array) -> float:
 
 
 def noise(column: Column, cells: Array) -> float:
-    """The mean distance between two samples of this size from one law: that between halves, over √2."""
+    """The mean distance between two samples of this size from one law: that between halves,
+    over √2.
+    """
     rng = np.random.default_rng(0)
     half = len(cells) // 2
     orders = [rng.permutation(len(cells)) for _ in range(_SPLITS)]
-    return float(np.mean([distance(column, cells[at[:half]], cells[at[half:]]) for at in orders]) / np.sqrt(2.0))
+    return float(
+        np.mean([distance(column, cells[at[:half]], cells[at[half:]]) for at in orders])
+        / np.sqrt(2.0)
+    )
 
 
 def column_shares(
     sample: Array, reference: Array, kernel: Kernel, slices: Sequence[slice], models: int = 1
 ) -> list[float]:
-    """For each column 1 − D'/D, where D' has the column's cells of model and reference dealt out at random.
+    """For each column 1 − D'/D, where D' has the column's cells of model and reference dealt
+    out at random.
 
-    Dealt out, they differ neither between the two nor in how they go with other columns. Between 0 and 1.
+    Dealt out, they differ neither between the two nor in how they go with other columns.
+    Between 0 and 1.
     """
     x = sample[:_ROWS]
     r = reference[:_ROWS]
@@ -161,7 +208,9 @@ def column_shares(
             changed = pooled.copy()
             changed[:, at] = pooled[rng.permutation(len(pooled)), at]
             dealt.append(squared_mmd(changed[: len(x)], changed[len(x) :], kernel))
-        shares.append(float(np.clip(1.0 - np.mean(dealt) / whole, 0.0, 1.0)) if whole > 0.0 else 0.0)
+        shares.append(
+            float(np.clip(1.0 - np.mean(dealt) / whole, 0.0, 1.0)) if whole > 0.0 else 0.0
+        )
     return shares
 
 
@@ -177,23 +226,31 @@ def _numbers(column: Column, cells: Array) -> tuple[Array, float]:
 
 
 def _says(column: Column, at: slice, model: Moments, data: Moments) -> str:
-    """The difference in a few words: the level that differs most, or how mean and spread differ."""
+    """The difference in a few words: the level that differs most, or how mean and spread
+    differ.
+    """
     if column.kind == "category":
         here = model.positive[at]
         there = data.positive[at]
         k = int(np.abs(here - there).argmax())
         label = column.labels[k].removeprefix(f"{column.name} ").removeprefix("= ")
         return f"{visible(label)[:24]}: {100 * here[k]:.0f}% (data {100 * there[k]:.0f}%)"
-    (mean_a, spread_a, gaps_a), (mean_b, spread_b, gaps_b) = (_centre(column, at, each) for each in (model, data))
+    (mean_a, spread_a, gaps_a), (mean_b, spread_b, gaps_b) = (
+        _centre(column, at, each) for each in (model, data)
+    )
     if gaps_a == 1.0 or spread_b == 0.0:
         return f"missing: {100 * gaps_a:.0f}% (data {100 * gaps_b:.0f}%)"
     moved = f"{round((mean_a - mean_b) / spread_b, 2) + 0.0:+.2f}".replace("-", "−")
-    gaps = f", missing {100 * gaps_a:.0f}% (data {100 * gaps_b:.0f}%)" if gaps_a or gaps_b else ""
+    gaps = (
+        f", missing {100 * gaps_a:.0f}% (data {100 * gaps_b:.0f}%)" if gaps_a or gaps_b else ""
+    )
     return f"mean {moved} s.d., spread ×{spread_a / spread_b:.2f}{gaps}"
 
 
 def _centre(column: Column, at: slice, of_all: Moments) -> tuple[float, float, float]:
-    """Mean and spread of the numbers that are there, and the fraction of rows without; these hold 0."""
+    """Mean and spread of the numbers that are there, and the fraction of rows without; these
+    hold 0.
+    """
     mean = float(of_all.mean[at.start])
     spread = float(of_all.spread[at.start])
     gaps = float(of_all.positive[at.stop - 1]) if column.missing else 0.0
@@ -205,32 +262,45 @@ def _centre(column: Column, at: slice, of_all: Moments) -> tuple[float, float, f
     return there, math.sqrt(variance) if variance > 1e-12 * there**2 else 0.0, gaps
 
 
-def _drawings(column: Column, reference: Array, samples: Sequence[Array]) -> list[tuple[str, str]]:
-    """For each sample the paths of the data and of the sample, on one scale: histograms, or bars of levels."""
+def _drawings(
+    column: Column, reference: Array, samples: Sequence[Array]
+) -> list[tuple[str, str]]:
+    """For each sample the paths of the data and of the sample, on one scale: histograms, or
+    bars of levels.
+    """
     if column.kind == "category":
         order = np.argsort(-_levels(reference), kind="stable")
         heights = [_levels(cells)[order] for cells in (reference, *samples)]
-        heights = [np.append(part[:_BARS], part[_BARS:].sum()) if len(part) > _BARS + 1 else part for part in heights]
+        heights = [
+            np.append(part[:_BARS], part[_BARS:].sum()) if len(part) > _BARS + 1 else part
+            for part in heights
+        ]
     else:
         values = [_numbers(column, cells)[0] for cells in (reference, *samples)]
         pool = np.concatenate(values)
         low, high = np.quantile(pool, _FRAME) if len(pool) else (0.0, 1.0)
         edges = bins(values[0], float(low), float(high))
-        heights = [np.histogram(np.clip(part, edges[0], edges[-1]), edges)[0] / max(1, len(part)) for part in values]
+        heights = [
+            np.histogram(np.clip(part, edges[0], edges[-1]), edges)[0] / max(1, len(part))
+            for part in values
+        ]
     tallest = max(float(part.max(initial=0.0)) for part in heights) or 1.0
     filled, *lines = (_steps(part / tallest, gap=column.kind == "category") for part in heights)
     return [(filled, line) for line in lines]
 
 
 def bins(values: Array, low: float, high: float) -> Array:
-    """The edges of a histogram; those of evenly spaced values, such as whole numbers, lie between the values.
+    """The edges of a histogram; those of evenly spaced values, such as whole numbers, lie
+    between the values.
 
     >>> bins(np.array([1.0, 2.0, 4.0]), 1.0, 4.0)
     array([0.5, 1.5, 2.5, 3.5, 4.5])
     """
     step = spacing(values)
     if step is None:
-        return np.asarray(np.linspace(low, high if high > low else low + 1.0, _BINS + 1), dtype=np.float64)
+        return np.asarray(
+            np.linspace(low, high if high > low else low + 1.0, _BINS + 1), dtype=np.float64
+        )
     first = float(values.min())
     start = round((low - first) / step)
     stop = round((high - first) / step)
@@ -240,7 +310,9 @@ def bins(values: Array, low: float, high: float) -> Array:
 
 
 def spacing(values: Array) -> float | None:
-    """The distance of neighbouring values, if all values are multiples of it apart; None otherwise."""
+    """The distance of neighbouring values, if all values are multiples of it apart; None
+    otherwise.
+    """
     levels = np.unique(values)
     # Equal numbers can differ in their last digits after scaling.
     gaps = np.diff(levels)
@@ -262,5 +334,7 @@ def _steps(heights: Array, *, gap: bool) -> str:
         left = k * step + space
         right = (k + 1) * step - space
         start = f"M{left:.1f} {HEIGHT:g}" if gap or not k else ""
-        path.append(f"{start}L{left:.1f} {top:.1f}H{right:.1f}" + (f"V{HEIGHT:g}" if gap else ""))
+        path.append(
+            f"{start}L{left:.1f} {top:.1f}H{right:.1f}" + (f"V{HEIGHT:g}" if gap else "")
+        )
     return "".join(path) + ("" if gap else f"V{HEIGHT:g}")

@@ -1,4 +1,5 @@
-"""The numbers behind the pictures of a result, for the page and for matplotlib: axes, forest plots, who beats whom.
+"""The numbers behind the pictures of a result, for the page and for matplotlib: axes, forest
+plots, who beats whom.
 
 No drawing library is imported here.
 """
@@ -22,7 +23,8 @@ from relfit.util.arrays import Array
 # Round steps between ticks, and the margin of an axis as a part of it.
 _ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)
 _MARGIN = 0.04
-# Bars are cut off so many standard errors from their value: selective intervals can be infinite.
+# Bars are cut off so many standard errors from their value: selective intervals can be
+# infinite.
 _LONGEST = 5.0
 
 
@@ -50,17 +52,23 @@ class Scale:
         """
         least = (self.high - self.low) / most
         power = 10.0 ** math.floor(math.log10(least))
-        step = next(power * factor for factor in _ROUND if power * factor >= least * (1.0 - 1e-9))
+        step = next(
+            power * factor for factor in _ROUND if power * factor >= least * (1.0 - 1e-9)
+        )
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
         # Adding 0 turns −0 into 0.
         return [k * step + 0.0 for k in range(first, last + 1)]
 
     def labels(self, most: int = 5, power: int = 0) -> list[tuple[float, str]]:
-        """The ticks' places in per cent, with what is written there: the ticks divided by 10**`power`."""
+        """The ticks' places in per cent, with what is written there: the ticks divided by
+        10**`power`.
+        """
         ticks = self.ticks(most)
         unit = 10.0**power
-        return list(zip(map(self.at, ticks), tick_labels([tick / unit for tick in ticks]), strict=True))
+        return list(
+            zip(map(self.at, ticks), tick_labels([tick / unit for tick in ticks]), strict=True)
+        )
 
 
 @dataclass(frozen=True)
@@ -85,14 +93,18 @@ class Frame:
         return svg_path(self.x(xs), self.y(ys))
 
     def axes(self, across: int = 4, up: int = 4) -> dict[str, Any]:
-        """The size, and at most so many ticks along each axis: where they stand, with their labels."""
+        """The size, and at most so many ticks along each axis: where they stand, with their
+        labels.
+        """
         below = self.across.labels(across)
         beside = self.up.labels(up)
         return {
             "width": self.width,
             "height": self.height,
             "x_ticks": [(round(self.width * at / 100.0, 1), label) for at, label in below],
-            "y_ticks": [(round(self.height * (1.0 - at / 100.0), 1), label) for at, label in beside],
+            "y_ticks": [
+                (round(self.height * (1.0 - at / 100.0), 1), label) for at, label in beside
+            ],
         }
 
 
@@ -102,13 +114,18 @@ def svg_path(x: Array, y: Array) -> str:
     >>> svg_path(np.array([0.0, 0.01, 2.5]), np.array([1.0, 1.0, 3.0]))
     'M0 1L2.5 3'
     """
-    corners = [f"{a:.1f} {b:.1f}".replace(".0 ", " ").removesuffix(".0") for a, b in zip(x, y, strict=True)]
+    corners = [
+        f"{a:.1f} {b:.1f}".replace(".0 ", " ").removesuffix(".0")
+        for a, b in zip(x, y, strict=True)
+    ]
     kept = [corner for k, corner in enumerate(corners) if k == 0 or corner != corners[k - 1]]
     return "M" + "L".join(kept)
 
 
 def scale_of(values: list[float]) -> Scale:
-    """An axis that holds the values with a small margin; a single value gets a margin of its own size."""
+    """An axis that holds the values with a small margin; a single value gets a margin of its
+    own size.
+    """
     low = min(values)
     high = max(values)
     margin = _MARGIN * (high - low) if high > low else abs(low) or 1.0
@@ -116,7 +133,8 @@ def scale_of(values: list[float]) -> Scale:
 
 
 def tick_labels(ticks: list[float]) -> list[str]:
-    """The numbers with as many decimals as their spacing needs; very large and small ones with an exponent.
+    """The numbers with as many decimals as their spacing needs; very large and small ones
+    with an exponent.
 
     >>> tick_labels([0.0, 0.25, 0.5]), tick_labels([0.0, 2e-7]), tick_labels([-1.0, 0.0])
     (['0', '0.25', '0.5'], ['0', '2e-7'], ['−1', '0'])
@@ -127,10 +145,14 @@ def tick_labels(ticks: list[float]) -> list[str]:
     wide = largest >= 1e6 or (0.0 < largest < 1e-4)
     labels = []
     for tick in ticks:
-        number, mark, exponent = (f"{tick:.3g}" if wide else f"{tick:.{decimals}f}").partition("e")
+        number, mark, exponent = (f"{tick:.3g}" if wide else f"{tick:.{decimals}f}").partition(
+            "e"
+        )
         if "." in number:
             number = number.rstrip("0").rstrip(".")
-        labels.append(signed("0" if number == "-0" else number) + (f"e{int(exponent)}" if mark else ""))
+        labels.append(
+            signed("0" if number == "-0" else number) + (f"e{int(exponent)}" if mark else "")
+        )
     return labels
 
 
@@ -141,7 +163,9 @@ def signed(number: str) -> str:
 
 @dataclass(frozen=True)
 class Bar:
-    """One model: the kind of its grade, its value, and the interval (NaN where there is none)."""
+    """One model: the kind of its grade, its value, and the interval (NaN where there is
+    none).
+    """
 
     name: str
     kind: str
@@ -153,7 +177,8 @@ class Bar:
 
 @dataclass(frozen=True)
 class Forest:
-    """The bars, best model first, the scale they fit on, the level of the intervals and how numbers are written.
+    """The bars, best model first, the scale they fit on, the level of the intervals and how
+    numbers are written.
 
     Numbers are divided by 10**`power`, which `factor` says in a title.
     """
@@ -173,7 +198,9 @@ class Forest:
         return " to ".join(signed(self._end(end)) for end in (bar.low, bar.high))
 
     def _end(self, end: float) -> str:
-        """The end of an interval, with as many digits as it takes not to round it onto or across the line."""
+        """The end of an interval, with as many digits as it takes not to round it onto or
+        across the line.
+        """
         if not math.isfinite(end):
             return "∞" if end > 0 else "-∞"
         shown = self.number(end)
@@ -186,10 +213,13 @@ class Forest:
 
 
 def discrepancy_forest(comparison: Comparison) -> Forest:
-    """Every model's discrepancy with D ± z s, z the normal point of the level 1 − α; the line is the best's value.
+    """Every model's discrepancy with D ± z s, z the normal point of the level 1 − α; the
+    line is the best's value.
 
     >>> from relfit import JointEstimate, decide
-    >>> drawn = discrepancy_forest(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]])))
+    >>> drawn = discrepancy_forest(
+    ...     decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))
+    ... )
     >>> [drawn.shown(bar) for bar in drawn.bars]
     ['−0.10 to 0.30', '0.70 to 1.10']
     """
@@ -199,7 +229,9 @@ def discrepancy_forest(comparison: Comparison) -> Forest:
     for row in (row for row in rows if row["name"] not in comparison.impossible):
         value = row["discrepancy"]
         error = row["standard_error"]
-        bars.append(Bar(row["name"], kind_of(row), value, value - z * error, value + z * error, error))
+        bars.append(
+            Bar(row["name"], kind_of(row), value, value - z * error, value + z * error, error)
+        )
     return _forest(comparison, bars, line=rows[0]["discrepancy"])
 
 
@@ -209,7 +241,9 @@ def difference_forest(comparison: Comparison) -> Forest:
     It lies above the line, 0 or the margin, exactly where the model is worse or clearly worse.
 
     >>> from relfit import JointEstimate, decide
-    >>> drawn = difference_forest(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]])))
+    >>> drawn = difference_forest(
+    ...     decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))
+    ... )
     >>> [(bar.kind, drawn.shown(bar)) for bar in drawn.bars]
     [('best', '—'), ('worse', '0.52 to 1.03')]
     """
@@ -233,14 +267,20 @@ def _forest(comparison: Comparison, bars: Sequence[Bar], line: float) -> Forest:
     drawn = [bar for bar in bars if bar.low <= bar.high]
     ends += [max(bar.low, bar.value - _LONGEST * bar.error) for bar in drawn]
     ends += [min(bar.high, bar.value + _LONGEST * bar.error) for bar in drawn]
-    return Forest(tuple(bars), scale_of(ends), 1.0 - comparison.alpha, line, number, power, factor)
+    return Forest(
+        tuple(bars), scale_of(ends), 1.0 - comparison.alpha, line, number, power, factor
+    )
 
 
 def who_beats_whom(comparison: Comparison) -> list[list[str]]:
     """`Comparison.graded_pairs` in the order of the table.
 
     >>> from relfit import JointEstimate, decide
-    >>> who_beats_whom(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi"))
+    >>> who_beats_whom(
+    ...     decide(
+    ...         JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi"
+    ...     )
+    ... )
     [['itself', 'clearly better'], ['clearly worse', 'itself']]
     """
     order = [comparison.names.index(row["name"]) for row in comparison.rows()]

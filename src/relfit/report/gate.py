@@ -1,8 +1,9 @@
 """May this model be released? The three answers of a gate, as words, files and exit statuses.
 
-*Worse*: this was shown. *Non-inferior*: it was shown that the model is no worse, with a margin δ
-no worse by more than δ. *Inconclusive*: neither was shown. Commands, monitors, JUnit, Markdown,
-JSON, pages and pytest all show one `Gate`; the docstring of `judge` has the rule that decides.
+*Worse*: this was shown. *Non-inferior*: it was shown that the model is no worse, with a
+margin δ no worse by more than δ. *Inconclusive*: neither was shown. Commands, monitors,
+JUnit, Markdown, JSON, pages and pytest all show one `Gate`; the docstring of `judge` has the
+rule that decides.
 """
 
 from __future__ import annotations
@@ -25,7 +26,16 @@ from relfit.results.formats import markdown_text, to_markdown
 from relfit.results.pair import PairComparison
 from relfit.results.table import NOTHING
 from relfit.results.text import is_tested, show_pvalue
-from relfit.results.words import about, alone_words, bandwidth_remark, header, measure_of, row_word, summary, used_test
+from relfit.results.words import (
+    about,
+    alone_words,
+    bandwidth_remark,
+    header,
+    measure_of,
+    row_word,
+    summary,
+    used_test,
+)
 from relfit.stats.decision import difference_variance, differences
 from relfit.stats.pairs import impossible_pair, relative_test, reverse_log_pvalue
 from relfit.stats.planning import Assumed
@@ -50,13 +60,12 @@ _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 class Gate:
     """The answer about one model.
 
-    Attributes:
-        name: the model.
-        against: the model it was compared with; None where it is any of the others (monitors).
-        verdict: "worse", "non-inferior", "inconclusive", or "error" where there is no answer.
-        words: the verdict as a sentence without a full stop.
-        pvalue: of "no worse than `against`", in the best set of "as good as every other model";
-            adjusted where the comparison's p-values are. None for monitors and without an answer.
+    Attributes: name: the model. against: the model it was compared with; None where it is
+        any of the others (monitors). verdict: "worse", "non-inferior", "inconclusive", or
+        "error" where there is no answer. words: the verdict as a sentence without a full
+        stop. pvalue: of "no worse than `against`", in the best set of "as good as every
+        other model"; adjusted where the comparison's p-values are. None for monitors and
+        without an answer.
         fixed: True if `against` was named beforehand.
         margin: δ.
         required: True if non-inferiority is required, so that "inconclusive" fails.
@@ -87,7 +96,9 @@ class Gate:
     def heading(self) -> str:
         """The answer in a few words."""
         if self.verdict == INCONCLUSIVE:
-            return f"Gate inconclusive{' (non-inferiority is required)' if self.required else ''}"
+            return (
+                f"Gate inconclusive{' (non-inferiority is required)' if self.required else ''}"
+            )
         words = {WORSE: "failed", NON_INFERIOR: "passed", NO_ANSWER: "without an answer"}
         return f"Gate {words[self.verdict]}"
 
@@ -136,7 +147,9 @@ class Gate:
             remarks: what follows any answer.
 
         >>> asked = ask_gate(("old", "new"), "new", "old")
-        >>> asked.answered(False, False, "old", more=lambda: "about 300 more rows would decide").words
+        >>> asked.answered(
+        ...     False, False, "old", more=lambda: "about 300 more rows would decide"
+        ... ).words
         'new is not shown to be worse than old; about 300 more rows would decide'
         """
         model = quoted(self.name)
@@ -151,9 +164,14 @@ class Gate:
             parts = [f"{model} is shown to be no worse than {whom}"]
         else:
             nor = ", nor to be non-inferior" if self.margin else ""
-            parts = [f"{model} is not shown to be worse than {whom}{than}{nor}{otherwise}", more()]
+            parts = [
+                f"{model} is not shown to be worse than {whom}{than}{nor}{otherwise}",
+                more(),
+            ]
             if self.required and not self.margin:
-                parts.append("without a margin only a model that is shown to be better is non-inferior")
+                parts.append(
+                    "without a margin only a model that is shown to be better is non-inferior"
+                )
         words = "; ".join(part for part in (*parts, *remarks) if part)
         return replace(self, verdict=verdict, words=words)
 
@@ -175,10 +193,21 @@ def ask_gate(
         raise InputError(f"against: expected a model other than {name!r}, got {against!r}")
     if require is not None:
         check_choice("require", require, (NON_INFERIOR,))
-    return Gate(name, against, INCONCLUSIVE, "", pvalue, against is not None, margin, require is not None)
+    return Gate(
+        name,
+        against,
+        INCONCLUSIVE,
+        "",
+        pvalue,
+        against is not None,
+        margin,
+        require is not None,
+    )
 
 
-def judge(comparison: Comparison, name: str, against: str | None = None, *, require: str | None = None) -> Gate:
+def judge(
+    comparison: Comparison, name: str, against: str | None = None, *, require: str | None = None
+) -> Gate:
     """The gate of one model, against the best or against a model named beforehand.
 
     The rule, the same for every command. Without `against` the answer is the model's verdict in
@@ -195,8 +224,8 @@ def judge(comparison: Comparison, name: str, against: str | None = None, *, requ
         against: another model, named before the data were seen.
         require: "non-inferior" if an inconclusive answer must not pass.
 
-    Raises:
-        InputError: for a comparison with `doubts`, and where the kernel cannot tell models apart.
+    Raises: InputError: for a comparison with `doubts`, and where the kernel cannot tell
+        models apart.
 
     >>> from relfit import decide
     >>> joint = JointEstimate(("old", "new", "other"), [0.1, 0.9, 0.0], 0.01 * np.eye(3))
@@ -212,7 +241,9 @@ def judge(comparison: Comparison, name: str, against: str | None = None, *, requ
     return gate
 
 
-def ask(comparison: Comparison, name: str, against: str | None = None, *, require: str | None = None) -> Gate:
+def ask(
+    comparison: Comparison, name: str, against: str | None = None, *, require: str | None = None
+) -> Gate:
     """As `judge`, but without an answer a gate of the verdict "error", for outputs to show."""
     asked = ask_gate(comparison.names, name, against, margin=comparison.margin, require=require)
     fixed = against is not None
@@ -225,9 +256,13 @@ def ask(comparison: Comparison, name: str, against: str | None = None, *, requir
 
 
 def judge_pair(pair: PairComparison, *, require: str | None = None) -> Gate:
-    """The gate of the first model against the second; without an answer of the verdict "error"."""
+    """The gate of the first model against the second; without an answer of the verdict
+    "error".
+    """
     name, against = pair.names
-    asked = ask_gate(pair.names, name, against, margin=pair.margin, require=require, pvalue=pair.pvalue)
+    asked = ask_gate(
+        pair.names, name, against, margin=pair.margin, require=require, pvalue=pair.pvalue
+    )
     if pair.doubts:
         return asked.without_answer(doubtful(pair.doubts))
     same = "indistinguishable" in pair.status
@@ -241,7 +276,9 @@ def judge_pair(pair: PairComparison, *, require: str | None = None) -> Gate:
     reverse = (2.0 if selective else 1.0) * float(ndtr(pair.statistic))
     shown = pair.equivalent if pair.margin else reverse <= pair.alpha
     test = RelPSI() if selective else BestSet()
-    depends = ["this verdict depends on the bandwidth"] if pair.robust_to_bandwidth is False else []
+    depends = (
+        ["this verdict depends on the bandwidth"] if pair.robust_to_bandwidth is False else []
+    )
     return asked.answered(
         pair.worse,
         bool(shown),
@@ -271,7 +308,8 @@ def doubtful(doubts: Sequence[str]) -> str:
 def _blind(kernel: Any, name: str, whom: str) -> str:
     """No data could have changed this answer."""
     return (
-        f"kernel: expected one that can tell {name!r} from {whom}, got {kernel.describe()}, which "
+        f"kernel: expected one that can tell {name!r} from {whom}, got "
+        f"{kernel.describe()}, which "
         "takes the same value on all their pairs of rows; choose a bandwidth near the median "
         "distance"
     )
@@ -284,13 +322,18 @@ def _of_table(comparison: Comparison, asked: Gate, best: str) -> Gate:
     p = row["adjusted_pvalue"]
     at_best = row["best"] or row["grade"] == grade.SAME.name
     worse = row["worse"]
-    # The best set shows only that some model is better: the one that beats this one most clearly.
+    # The best set shows only that some model is better: the one that beats this one most
+    # clearly.
     beaters = dict(zip(comparison.names, comparison.beaten_by or (), strict=False))
     opponent = beaters.get(name) or best
     alone = row["grade"] == grade.WORSE.name
     than = f" {alone_words(comparison)}" if alone else ""
     # The table has the grade without the correction, too.
-    otherwise = f" (only {alone_words(comparison)}; adjusted {_evidence(p, comparison.alpha)})" if alone else ""
+    otherwise = (
+        f" (only {alone_words(comparison)}; adjusted {_evidence(p, comparison.alpha)})"
+        if alone
+        else ""
+    )
 
     def more() -> str:
         if at_best and not TESTS[comparison.test].tests_best:
@@ -323,7 +366,8 @@ def _is_shown(comparison: Comparison, row: dict[str, Any], at_best: bool) -> boo
     if not at_best or isinstance(comparison.kernel, Collection):
         return False
     at = comparison.names.index(row["name"])
-    # Equal scores on these items prove nothing about others; an equal density is the same model.
+    # Equal scores on these items prove nothing about others; an equal density is the same
+    # model.
     equal = grade.SAME.name in comparison.grade or "tie" in comparison.status[at]
     if equal and measure_of(comparison).kind == "values":
         return False
@@ -358,7 +402,9 @@ def _fixed(comparison: Comparison, asked: Gate, against: str) -> Gate:
         bool(shown),
         quoted(against),
         evidence=f" (this pair alone: {_evidence(pvalue, alpha)})",
-        more=lambda: _more(decision.difference - margin, decision.standard_error, comparison, BestSet()),
+        more=lambda: _more(
+            decision.difference - margin, decision.standard_error, comparison, BestSet()
+        ),
         remarks=_bandwidth_words(comparison, [name, against]),
     )
 
@@ -370,7 +416,10 @@ def _bandwidth_words(comparison: Comparison, names: Sequence[str]) -> list[str]:
     if not changing:
         return []
     many = len(changing) > 1
-    return [f"the verdict{'s' * many} on {listed(changing)} depend{'s' * (not many)} on the bandwidth"]
+    return [
+        f"the verdict{'s' * many} on {listed(changing)} depend{'s' * (not many)} on the "
+        f"bandwidth"
+    ]
 
 
 def _copies(comparison: Comparison, name: str) -> list[str]:
@@ -401,14 +450,16 @@ def _evidence(pvalue: float, alpha: float) -> str:
     return f"p-value {show_pvalue(pvalue, alpha)}, level {alpha:g}"
 
 
-# ── how many more rows would decide ──────────────────────────────────────────────────────────────
+# ── how many more rows would decide ───────────────────────────────────────────────────────────
 
 
 def _more_rows(comparison: Comparison, name: str) -> str:
-    """How many more rows the table would need for a model, from its largest (D_i − D_j − δ)/s_ij.
+    """How many more rows the table would need for a model, from its largest (D_i − D_j −
+    δ)/s_ij.
 
-    Where that is positive the model would be shown to be worse than j, and where it is negative to
-    be non-inferior. Tests other than the best set compare with the selected model only.
+    Where that is positive the model would be shown to be worse than j, and where it is
+    negative to be non-inferior. Tests other than the best set compare with the selected
+    model only.
     """
     joint = comparison.distinct()
     original = comparison.originals()[name]
@@ -433,7 +484,8 @@ def _more(
     test: Test,
     hypotheses: int = 1,
 ) -> str:
-    """About how many more rows would decide with probability 0.8, if the gap is what it looks like.
+    """About how many more rows would decide with probability 0.8, if the gap is what it
+    looks like.
 
     The plan for two models with this gap, which is less the margin, and this standard error, at
     the level α over the number of hypotheses; "" where planning cannot tell.
@@ -449,11 +501,13 @@ def _more(
     unit = row_word(result.measure)
     if math.isinf(more):
         without = "" if result.margin else " without a margin"
-        return f"more than {about(forecast.most)} more {unit} would be needed to decide{without}"
+        return (
+            f"more than {about(forecast.most)} more {unit} would be needed to decide{without}"
+        )
     return f"about {about(more)} more {unit} would decide" if more >= 1.0 else ""
 
 
-# ── outputs ──────────────────────────────────────────────────────────────────────────────────────
+# ── outputs ───────────────────────────────────────────────────────────────────────────────────
 
 
 def gate_markdown(comparison: Comparison, gate: Gate | None = None) -> str:
@@ -478,12 +532,13 @@ def gate_markdown(comparison: Comparison, gate: Gate | None = None) -> str:
 def assert_not_worse(
     comparison: Comparison, name: str, against: str | None = None, *, require: str | None = None
 ) -> None:
-    """For tests: raise AssertionError if this model is worse than the best one, or than `against`.
+    """For tests: raise AssertionError if this model is worse than the best one, or than
+    `against`.
 
-    With ``require="non-inferior"`` also where the model is not shown to be non-inferior, for which
-    the comparison needs a `margin`. The message has the answer, the table and what to do next.
-    `comparison` is what `relfit.compare` or `relfit.compare_losses` returned; one whose verdicts
-    are not reliable (`doubts`) raises InputError.
+    With ``require="non-inferior"`` also where the model is not shown to be non-inferior, for
+    which the comparison needs a `margin`. The message has the answer, the table and what to
+    do next. `comparison` is what `relfit.compare` or `relfit.compare_losses` returned; one
+    whose verdicts are not reliable (`doubts`) raises InputError.
 
     >>> from relfit import decide
     >>> joint = JointEstimate(("old", "new"), [0.1, 0.2], 0.01 * np.eye(2))
@@ -508,7 +563,8 @@ def check_passed(comparison: Comparison, gate: Gate) -> None:
             margin = "compare with a margin above it"
             advice.append(f"If a difference of {gap:.2g} does not matter to you, {margin}.")
         advice.append(
-            f"At alpha = {alpha:g}, up to one of {1 / alpha:.0f} models that are no worse fails; "
+            f"At alpha = {alpha:g}, up to one of {1 / alpha:.0f} models that are no "
+            f"worse fails; "
             "a test that runs daily wants a smaller alpha."
         )
     else:
@@ -520,11 +576,13 @@ def check_passed(comparison: Comparison, gate: Gate) -> None:
 def junit_xml(comparison: Comparison, gate: Gate | None = None, seconds: float = 0.0) -> str:
     """A test suite with a case for each model, in the order of the table.
 
-    The gated case fails if the gate does, also if it is inconclusive where non-inferiority is
-    required, because then the job fails; without an answer it is an error. Other models never
-    fail: that a known weak one is worse must not stop a release. The standard output of a case has
-    what was found about its model, for the gated one in the gate's words; that of the suite has the
-    gate and the table. Each case has an equal fraction of the `seconds` that the comparison took.
+    The gated case fails if the gate does, also if it is inconclusive where non-inferiority
+    is required, because then the job fails; without an answer it is an error. Other models
+    never
+    fail: that a known weak one is worse must not stop a release. The standard output of a
+    case has what was found about its model, for the gated one in the gate's words; that of
+    the suite has the gate and the table. Each case has an equal fraction of the `seconds`
+    that the comparison took.
 
     >>> from relfit import decide
     >>> result = decide(JointEstimate(("old", "new"), [0.1, 0.9], 0.01 * np.eye(2)))
@@ -563,9 +621,13 @@ def junit_xml(comparison: Comparison, gate: Gate | None = None, seconds: float =
 
 def _about(comparison: Comparison, row: dict[str, Any], gate: Gate | None) -> str:
     """What was found about a model; about the gated one, compared with the gate's opponent."""
-    value = f"{measure_of(comparison).name} {row['discrepancy']:.6g} ± {row['standard_error']:.2g}"
+    value = (
+        f"{measure_of(comparison).name} {row['discrepancy']:.6g} ± {row['standard_error']:.2g}"
+    )
     if gate is None or gate.pvalue is None:
-        said = "; ".join([row["verdict"], *bandwidth_remark(row)]) if gate is None else gate.words
+        said = (
+            "; ".join([row["verdict"], *bandwidth_remark(row)]) if gate is None else gate.words
+        )
         gap = NOTHING if row["best"] else f"{row['difference']:.6g}"
         p = show_pvalue(row["adjusted_pvalue"], comparison.alpha) if is_tested(row) else NOTHING
         return f"{said}; {value}; difference to the best {gap}; p-value {p}"

@@ -1,7 +1,7 @@
 """The result as one HTML file that needs nothing else, and as a small table for notebooks.
 
-`render_report` gathers everything the template shows as plain data. The data that were compared are loaded at most
-once, by `recall`, and every panel takes what it returns.
+`render_report` gathers everything the template shows as plain data. The data that were
+compared are loaded at most once, by `recall`, and every panel takes what it returns.
 """
 
 from __future__ import annotations
@@ -47,14 +47,15 @@ from relfit.util.text import plain_number, visible
 # The page can hold longer names than a terminal; it wraps them.
 LONGEST_NAME = 200
 LONGEST_LABEL = 36
-# Beyond so many models the grid of pairs is drawn small, and beyond so many it shows the first of them.
+# Beyond so many models the grid of pairs is drawn small, and beyond so many it shows the first
+# of them.
 MANY = 14
 MOST_PAIRED = 60
 
 # A notebook wraps, so that longer names have room.
 _LONGEST_NAME = 80
-# The background behind a verdict. It lets the page shine through, and the letters keep the page's colour: both can be
-# read on light and on dark pages.
+# The background behind a verdict. It lets the page shine through, and the letters keep the
+# page's colour: both can be read on light and on dark pages.
 _TINTS = {
     "best": "rgba(46, 160, 67, 0.25);font-weight:bold",
     **dict.fromkeys(("same", "equal"), "rgba(46, 160, 67, 0.12)"),
@@ -66,8 +67,16 @@ _TINTS = {
 @cache
 def environment(*folders: str) -> Environment:
     """The templates of all reports, and those in these folders of relfit; text is escaped."""
-    loader = ChoiceLoader([PackageLoader("relfit", each) for each in (*folders, "report/templates")])
-    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    loader = ChoiceLoader(
+        [PackageLoader("relfit", each) for each in (*folders, "report/templates")]
+    )
+    made = Environment(
+        loader=loader,
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     made.filters["plain_number"] = plain_number
     script = _asset("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -85,14 +94,19 @@ def render_report(
     title: str | None = None,
     date: str | None = None,
 ) -> str:
-    """The report, for which `Comparison.report` describes the arguments; the same ones give the same text.
+    """The report, for which `Comparison.report` describes the arguments; the same ones give
+    the same text.
 
-    `data` may also be what `relfit.data.load.load` returned, which is then not loaded again. `date` is today's unless
-    given.
+    `data` may also be what `relfit.data.load.load` returned, which is then not loaded again.
+    `date` is today's unless given.
 
     >>> from relfit import JointEstimate, decide
-    >>> result = decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi")
-    >>> "a has the smallest score (smaller is better); b is clearly worse." in render_report(result)
+    >>> result = decide(
+    ...     JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi"
+    ... )
+    >>> "a has the smallest score (smaller is better); b is clearly worse." in render_report(
+    ...     result
+    ... )
     True
     """
     names = [row["name"] for row in comparison.rows()]
@@ -130,7 +144,9 @@ def render_report(
         undrawn=", ".join(map(visible, comparison.impossible)),
         intervals=words.fill(test.words.intervals, comparison),
         test=test.words.name,
-        line=f"the margin of {comparison.margin:g} (the dashed line)" if comparison.margin else "0",
+        line=f"the margin of {comparison.margin:g} (the dashed line)"
+        if comparison.margin
+        else "0",
         pairs=list(zip(names[:MOST_PAIRED], cells, strict=False)) if paired else None,
         unpaired=max(0, len(names) - MOST_PAIRED),
         many=len(names) > MANY,
@@ -149,7 +165,9 @@ def render_report(
         methods="\n\n".join(methods_text(each) for each in (comparison, *comparison.also)),
         others=[
             {**_table(other), "header": words.header(other), "disagreement": sentence}
-            for other, sentence in zip(comparison.also, words.disagreement(comparison), strict=True)
+            for other, sentence in zip(
+                comparison.also, words.disagreement(comparison), strict=True
+            )
         ],
     )
 
@@ -165,25 +183,43 @@ def write_report(
     title: str | None = None,
 ) -> None:
     """Write the report to a file, as `Comparison.report` says."""
-    write_text_atomic(path, render_report(comparison, data, items=items, command=command, gate=gate, title=title))
+    write_text_atomic(
+        path,
+        render_report(comparison, data, items=items, command=command, gate=gate, title=title),
+    )
 
 
 def _flags(comparison: Comparison, sensitivity: Sensitivity | None) -> dict[str, str]:
-    """What is said beside each verdict that changes with the bandwidth: what it becomes, where the data tell."""
+    """What is said beside each verdict that changes with the bandwidth: what it becomes,
+    where the data tell.
+    """
     changing = changed_verdicts(comparison, sensitivity) or []
-    remarks = {name: None if sensitivity is None else sensitivity.remark(name) for name in changing}
+    remarks = {
+        name: None if sensitivity is None else sensitivity.remark(name) for name in changing
+    }
     return {name: text or "depends on the bandwidth" for name, text in remarks.items()}
 
 
 def _asset(name: str) -> str:
-    """The style of a page, or its script: sorting, filtering, copying. The page needs it for nothing else."""
-    return resources.files("relfit").joinpath(f"report/templates/{name}").read_text(encoding="utf-8")
+    """The style of a page, or its script: sorting, filtering, copying. The page needs it for
+    nothing else.
+    """
+    return (
+        resources.files("relfit")
+        .joinpath(f"report/templates/{name}")
+        .read_text(encoding="utf-8")
+    )
 
 
 def _sort_keys(row: dict[str, Any]) -> tuple[float | str, ...]:
-    """What the columns of the table are sorted by: the name, numbers, and the place of the grade on the scale."""
+    """What the columns of the table are sorted by: the name, numbers, and the place of the
+    grade on the scale.
+    """
     scale = list(GRADES)
-    return (*(row[key] for key in ("name", "discrepancy", "standard_error", "difference")), scale.index(row["grade"]))
+    return (
+        *(row[key] for key in ("name", "discrepancy", "standard_error", "difference")),
+        scale.index(row["grade"]),
+    )
 
 
 def _details(comparison: Comparison, command: str | None) -> str:
@@ -197,17 +233,26 @@ def _details(comparison: Comparison, command: str | None) -> str:
 
 def _panels(comparison: Comparison, data: Any, items: Any, gate: Any) -> dict[str, Any]:
     """What needs the data: loaded here, and nowhere else."""
-    without: dict[str, Any] = {"sensitivity": None, "where": None, "heat": None, "contrasts": [], "columns": None}
+    without: dict[str, Any] = {
+        "sensitivity": None,
+        "where": None,
+        "heat": None,
+        "contrasts": [],
+        "columns": None,
+    }
     if data is None:
         return {**without, "checks": checks(comparison, None, None)}
     if comparison.measure == "loglik":
         if items is not None:
-            raise InputError("items: a likelihood has no most typical rows to show; leave them out")
+            raise InputError(
+                "items: a likelihood has no most typical rows to show; leave them out"
+            )
         return {**without, "checks": checks(comparison, None, None)}
     if comparison.measure == "loss":
         if items is not None:
             raise InputError(
-                "items: belongs to features of images or texts, and this result is of losses; leave it out"
+                "items: belongs to features of images or texts, and this result is of losses; "
+                "leave it out"
             )
         scores = recall_scores(comparison, data)
         return {
@@ -239,12 +284,17 @@ def _panels(comparison: Comparison, data: Any, items: Any, gate: Any) -> dict[st
 def _table(comparison: Comparison) -> dict[str, Any]:
     """The cells of the table, the sentence and the notes."""
     cells = table(comparison, LONGEST_NAME)
-    labels = dict(zip(comparison.names, short_names(comparison.names, LONGEST_LABEL), strict=True))
+    labels = dict(
+        zip(comparison.names, short_names(comparison.names, LONGEST_LABEL), strict=True)
+    )
     return {
         "summary": words.summary(comparison, labels),
         "titles": cells.titles,
         "verdicts": cells.verdicts,
-        "rows": [(kind, (row[0], *map(signed, row[1:]))) for kind, row in zip(cells.kinds, cells.rows, strict=True)],
+        "rows": [
+            (kind, (row[0], *map(signed, row[1:])))
+            for kind, row in zip(cells.kinds, cells.rows, strict=True)
+        ],
         "yardstick": words.yardstick(comparison),
         "notes": [visible(note) for note in comparison.warnings],
     }
@@ -256,16 +306,24 @@ def _gate(comparison: Comparison, gate: Any) -> dict[str, Any] | None:
         return None
     if not isinstance(gate, Gate) or not {gate.name, gate.against} <= set(comparison.names):
         came = "that of another result" if isinstance(gate, Gate) else type(gate).__name__
-        raise InputError(f"gate: expected what relfit.report.gate.judge answered for this result, got {came}")
+        raise InputError(
+            f"gate: expected what relfit.report.gate.judge answered for this result, got {came}"
+        )
     return {"kind": gate.kind, "sentence": gate.sentence, "fixed": gate.fixed}
 
 
 def settings(comparison: Comparison) -> list[tuple[str, str]]:
     """Every setting the result records, in words; those that do not apply are left out."""
-    shown = {"discrepancy": words.measure_of(comparison).measured, "models": str(len(comparison.names))}
+    shown = {
+        "discrepancy": words.measure_of(comparison).measured,
+        "models": str(len(comparison.names)),
+    }
     values = comparison.held()
-    for name, told in sorted(comparison.described().items(), key=lambda item: not item[1].get("first")):
-        value, label = values[name], told.get("label")
+    for name, told in sorted(
+        comparison.described().items(), key=lambda item: not item[1].get("first")
+    ):
+        value = values[name]
+        label = told.get("label")
         if label is not None and value is not None and not (name == "margin" and value == 0.0):
             shown[label] = _setting(comparison, name, value)
     return [(label, text) for label, text in shown.items() if text]
@@ -288,10 +346,13 @@ def _setting(comparison: Comparison, name: str, value: Any) -> str:
 
 
 def python_call(comparison: Comparison) -> str | None:
-    """The call of `relfit.compare` with every option that is not the default; None where the result does not say all.
+    """The call of `relfit.compare` with every option that is not the default; None where the
+    result does not say all.
 
     >>> from relfit import JointEstimate, decide
-    >>> python_call(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))) is None
+    >>> python_call(
+    ...     decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))
+    ... ) is None
     True
     """
     likelihood = comparison.measure == "loglik" and comparison.inputs is not None
@@ -312,7 +373,9 @@ def python_call(comparison: Comparison) -> str | None:
         options["correction"] = repr(comparison.correction)
     if estimator != default.estimator:
         options["estimator"] = _value_code(estimator)
-    median_gaussian = isinstance(comparison.kernel, Gaussian) and comparison.bandwidth_rule == "median"
+    median_gaussian = (
+        isinstance(comparison.kernel, Gaussian) and comparison.bandwidth_rule == "median"
+    )
     if comparison.kernel is not None and comparison.preset is None and not median_gaussian:
         options["kernel"] = _kernel_code(comparison.kernel)
     if likelihood:
@@ -320,7 +383,8 @@ def python_call(comparison: Comparison) -> str | None:
     if likelihood and comparison.design is not None:
         options["given"] = "covariates"
     if comparison.measure == "mmd" and comparison.preset is None:
-        # The models may have been densities that were drawn from: without this, they would be compared by KSD.
+        # The models may have been densities that were drawn from: without this, they would be
+        # compared by KSD.
         options["discrepancy"] = repr("mmd")
     if comparison.also:
         options["discrepancy"] = repr([each.measure for each in (comparison, *comparison.also)])
@@ -328,11 +392,16 @@ def python_call(comparison: Comparison) -> str | None:
         options["groups"] = "groups"
     if comparison.encoding is not None:
         options |= _encoding_code(comparison.encoding)
-    elif words.measure_of(comparison).kind == "densities" and (comparison.sizes or (1,))[0] == 0:
+    elif (
+        words.measure_of(comparison).kind == "densities" and (comparison.sizes or (1,))[0] == 0
+    ):
         # Draws against a density would be whitened.
         options["scale"] = repr("none")
     options["rng"] = repr(comparison.seed)
-    return f"relfit.compare(reference, models, {', '.join(f'{name}={code}' for name, code in options.items())})"
+    return (
+        f"relfit.compare(reference, models, "
+        f"{', '.join(f'{name}={code}' for name, code in options.items())})"
+    )
 
 
 def _encoding_code(encoding: Encoding) -> dict[str, str]:
@@ -359,9 +428,15 @@ def _kernel_code(kernel: Kernel) -> str:
 
 
 def notebook_table(result: Any) -> str:
-    """The whole result as HTML for ``_repr_html_``: styles are inline, and all text is escaped."""
+    """The whole result as HTML for ``_repr_html_``: styles are inline, and all text is
+    escaped.
+    """
     shown = display(result, _LONGEST_NAME)
-    return environment().get_template("notebook.html.j2").render(blocks=[_block(each) for each in (shown, *shown.also)])
+    return (
+        environment()
+        .get_template("notebook.html.j2")
+        .render(blocks=[_block(each) for each in (shown, *shown.also)])
+    )
 
 
 def _block(shown: Display) -> dict[str, Any]:
@@ -369,7 +444,10 @@ def _block(shown: Display) -> dict[str, Any]:
     cells = shown.table
     columns = len(shown.table.titles)
     verdicts = range(columns - cells.verdicts, columns)
-    sides = ["left;white-space:nowrap" if j in cells.words else "right;white-space:nowrap" for j in range(columns)]
+    sides = [
+        "left;white-space:nowrap" if j in cells.words else "right;white-space:nowrap"
+        for j in range(columns)
+    ]
     sides[verdicts.start :] = ["left"] * cells.verdicts
     rows = []
     for i, (kind, row) in enumerate(zip(cells.kinds, cells.rows, strict=True)):
@@ -378,4 +456,9 @@ def _block(shown: Display) -> dict[str, Any]:
         shown_cells = [cell if j in cells.words else signed(cell) for j, cell in enumerate(row)]
         rows.append(list(zip(shown_cells, sides, tints, strict=True)))
     heads = list(zip(cells.titles, sides, strict=True))
-    return {"header": shown.header, "heads": heads, "rows": rows, "lines": [line for line in shown.lines if line[1]]}
+    return {
+        "header": shown.header,
+        "heads": heads,
+        "rows": rows,
+        "lines": [line for line in shown.lines if line[1]],
+    }

@@ -1,6 +1,8 @@
-"""Pictures for papers and notebooks, drawn by matplotlib without pyplot, so that no figure leaks.
+"""Pictures for papers and notebooks, drawn by matplotlib without pyplot, so that no figure
+leaks.
 
-The forest plot, who beats whom, the verdicts at several bandwidths, where a model and the data differ, power curves.
+The forest plot, who beats whom, the verdicts at several bandwidths, where a model and the
+data differ, power curves.
 """
 
 from __future__ import annotations
@@ -22,7 +24,14 @@ from matplotlib.ticker import LogLocator, NullLocator
 from relfit.report.checks import bandwidth_sensitivity, own_plan, why_not
 from relfit.report.figures import Forest, difference_forest, discrepancy_forest, who_beats_whom
 from relfit.report.recall import recall
-from relfit.report.witness import CLEAR, Landscape, colour_steps, differing_rows, landscape, largest_difference
+from relfit.report.witness import (
+    CLEAR,
+    Landscape,
+    colour_steps,
+    differing_rows,
+    landscape,
+    largest_difference,
+)
 from relfit.results.comparison import Comparison
 from relfit.results.plan import Plan
 from relfit.results.table import short_names
@@ -83,21 +92,30 @@ class NotebookAxes(Axes):
 
 
 def forest(comparison: Comparison, ax: Axes | None = None, *, of: str = "discrepancy") -> Axes:
-    """Draw the discrepancies, or with ``of="difference"`` the differences to the best, with their intervals.
+    """Draw the discrepancies, or with ``of="difference"`` the differences to the best, with
+    their intervals.
 
-    The bars of discrepancies are D ± z s; those of differences are `Comparison.graded_intervals`, cut off where they
-    leave the picture. They lie right of the dashed line exactly where a model is worse or clearly worse.
+    The bars of discrepancies are D ± z s; those of differences are
+    `Comparison.graded_intervals`, cut off where they leave the picture. They lie right of
+    the dashed line exactly where a model is worse or clearly worse.
 
-    Without `ax` a new figure is made that pyplot does not know: a notebook shows it, a script saves it with
-    ``result.plot().figure.savefig("plot.png")``. Give ``ax=plt.gca()`` to draw into pyplot's figure.
+    Without `ax` a new figure is made that pyplot does not know: a notebook shows it, a
+    script saves it with ``result.plot().figure.savefig("plot.png")``. Give ``ax=plt.gca()``
+    to draw into pyplot's figure.
 
     >>> from relfit import JointEstimate, decide
-    >>> ax = forest(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi"))
+    >>> ax = forest(
+    ...     decide(
+    ...         JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi"
+    ...     )
+    ... )
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['a', 'b']
     """
     check_choice("of", of, ("discrepancy", "difference"))
-    data = discrepancy_forest(comparison) if of == "discrepancy" else difference_forest(comparison)
+    data = (
+        discrepancy_forest(comparison) if of == "discrepancy" else difference_forest(comparison)
+    )
     ax = new_axes(6.4, 1.25 + 0.26 * max(len(data.bars), 3)) if ax is None else ax
     verdicts = {row["name"]: str(row["verdict"]) for row in comparison.rows()}
     size = label_rows(ax, [bar.name for bar in data.bars])
@@ -108,9 +126,20 @@ def forest(comparison: Comparison, ax: Axes | None = None, *, of: str = "discrep
     ax.locator_params(axis="x", nbins=6)
     ax.grid(axis="x", color=FAINT, alpha=0.25, linewidth=0.6)
     bare(ax)
-    look: dict[str, Any] = {"ncols": 3, "frameon": False, "labelcolor": INK, "fontsize": "small"}
+    look: dict[str, Any] = {
+        "ncols": 3,
+        "frameon": False,
+        "labelcolor": INK,
+        "fontsize": "small",
+    }
     if isinstance(ax, NotebookAxes):
-        ax.figure.legend(loc="outside upper left", borderaxespad=0.2, columnspacing=1.2, handletextpad=0.2, **look)
+        ax.figure.legend(
+            loc="outside upper left",
+            borderaxespad=0.2,
+            columnspacing=1.2,
+            handletextpad=0.2,
+            **look,
+        )
     else:
         ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), **look)
     measure = measure_of(comparison).name
@@ -137,7 +166,9 @@ def label_rows(ax: Axes, names: Sequence[str]) -> float:
     size = float(np.clip(0.8 * row, 3.0, FontProperties().get_size_in_points()))
     shown = drawable(short_names(names, LONGEST_LABEL))
     # Names are text, never TeX: a "$" in one must not be read as mathematics.
-    ax.set_yticks(range(len(names)), shown, parse_math=False, usetex=False, color=INK, fontsize=size)
+    ax.set_yticks(
+        range(len(names)), shown, parse_math=False, usetex=False, color=INK, fontsize=size
+    )
     ax.set_ylim(len(names) - 0.4, -0.6)
     return size
 
@@ -151,15 +182,22 @@ def bare(ax: Axes, kept: Sequence[str] = ("bottom",)) -> None:
 
 
 def drawable(labels: Sequence[str]) -> list[str]:
-    """The labels without characters that the font lacks; labels that then look alike get a number."""
-    fonts = [get_font(findfont(FontProperties(family=[family]))) for family in FontProperties().get_family()]
+    """The labels without characters that the font lacks; labels that then look alike get a
+    number.
+    """
+    fonts = [
+        get_font(findfont(FontProperties(family=[family])))
+        for family in FontProperties().get_family()
+    ]
     known = set[int]().union(*(font.get_charmap() for font in fonts))
     shown = ["".join(c if ord(c) in known else _MISSING for c in label) for label in labels]
     twice = {label for label, count in Counter(shown).items() if count > 1}
     return [f"{label} ({k})" if label in twice else label for k, label in enumerate(shown, 1)]
 
 
-def _draw_kind(ax: Axes, data: Forest, kind: str, size: float, verdicts: dict[str, str]) -> None:
+def _draw_kind(
+    ax: Axes, data: Forest, kind: str, size: float, verdicts: dict[str, str]
+) -> None:
     at = [k for k, bar in enumerate(data.bars) if bar.kind == kind]
     if not at:
         return
@@ -171,17 +209,34 @@ def _draw_kind(ax: Axes, data: Forest, kind: str, size: float, verdicts: dict[st
     highs = [min(bar.high, data.scale.high) for bar in bars]
     ax.hlines(at, lows, highs, color=colour, linewidth=0.23 * size)
     values = [bar.value for bar in bars]
-    look: dict[str, Any] = {"markerfacecolor": "white", "markeredgewidth": 0.2 * size} if kind in _HOLLOW else {}
-    ax.plot(values, at, linestyle="none", marker=marker, markersize=size, color=colour, label=label, **look)
+    look: dict[str, Any] = (
+        {"markerfacecolor": "white", "markeredgewidth": 0.2 * size} if kind in _HOLLOW else {}
+    )
+    ax.plot(
+        values,
+        at,
+        linestyle="none",
+        marker=marker,
+        markersize=size,
+        color=colour,
+        label=label,
+        **look,
+    )
 
 
 def pairs_plot(comparison: Comparison, ax: Axes | None = None) -> Axes:
-    """A grid, one row and one column a model: ▲ where the row is clearly better than the column, ▼ clearly worse.
+    """A grid, one row and one column a model: ▲ where the row is clearly better than the
+    column, ▼ clearly worse.
 
-    △ and ▽ are for verdicts on a model taken alone, as in its grade (`Comparison.graded_pairs`).
+    △ and ▽ are for verdicts on a model taken alone, as in its grade
+    (`Comparison.graded_pairs`).
 
     >>> from relfit import JointEstimate, decide
-    >>> ax = pairs_plot(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi"))
+    >>> ax = pairs_plot(
+    ...     decide(
+    ...         JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi"
+    ...     )
+    ... )
     >>> [text.get_text() for text in ax.texts]
     ['▲', '▼']
     """
@@ -191,8 +246,19 @@ def pairs_plot(comparison: Comparison, ax: Axes | None = None) -> Axes:
     ax = new_axes(2.2 + side * count, 0.9 + side * count) if ax is None else ax
     codes = np.array([[_CELLS[cell][0] for cell in row] for row in cells])
     tints = ListedColormap([tint for _, tint, _, _ in _CELLS.values()])
-    ax.imshow(codes, cmap=tints, norm=BoundaryNorm(np.arange(len(_CELLS) + 1) - 0.5, len(_CELLS)), aspect="equal")
-    size = label_rows(ax, [f"{name}  {k}" for k, name in enumerate((row["name"] for row in comparison.rows()), 1)])
+    ax.imshow(
+        codes,
+        cmap=tints,
+        norm=BoundaryNorm(np.arange(len(_CELLS) + 1) - 0.5, len(_CELLS)),
+        aspect="equal",
+    )
+    size = label_rows(
+        ax,
+        [
+            f"{name}  {k}"
+            for k, name in enumerate((row["name"] for row in comparison.rows()), 1)
+        ],
+    )
     ax.set_ylim(count - 0.5, -0.5)
     ax.xaxis.tick_top()
     ax.set_xticks(range(count), [str(k) for k in range(1, count + 1)], color=INK, fontsize=size)
@@ -204,19 +270,26 @@ def pairs_plot(comparison: Comparison, ax: Axes | None = None) -> Axes:
     ax.grid(which="minor", color="#CCCCCC", linewidth=0.6)
     ax.tick_params(which="minor", length=0)
     bare(ax, kept=())
-    said = f"▲ row clearly better than column, ▼ clearly worse\n△ ▽ the same, taken alone (level {comparison.alpha:g})"
+    said = (
+        f"▲ row clearly better than column, ▼ clearly worse\n△ ▽ the same, taken alone "
+        f"(level {comparison.alpha:g})"
+    )
     ax.set_xlabel(said, color=INK, fontsize="small")
     return ax
 
 
 def bandwidths_plot(comparison: Comparison, data: Any, ax: Axes | None = None) -> Axes:
-    """Every model's difference to the best in standard errors, against the bandwidth; marks say the verdicts.
+    """Every model's difference to the best in standard errors, against the bandwidth; marks
+    say the verdicts.
 
     The best of a bandwidth lies at 0. The vertical line is the bandwidth that was used.
 
     >>> import numpy as np, relfit
     >>> rng = np.random.default_rng(0)
-    >>> x, models = rng.normal(size=(60, 2)), {"a": rng.normal(size=(60, 2)), "b": rng.normal(1, 1, (60, 2))}
+    >>> x, models = (
+    ...     rng.normal(size=(60, 2)),
+    ...     {"a": rng.normal(size=(60, 2)), "b": rng.normal(1, 1, (60, 2))},
+    ... )
     >>> ax = bandwidths_plot(relfit.compare(x, models, rng=0), (x, models))
     >>> ax.get_xlabel()
     'bandwidth'
@@ -224,7 +297,9 @@ def bandwidths_plot(comparison: Comparison, data: Any, ax: Axes | None = None) -
     recalled = recall(comparison, data)
     sensitivity = bandwidth_sensitivity(comparison, recalled, FACTORS)
     if sensitivity is None:
-        raise InputError(f"bandwidths: cannot be varied for this result: {why_not(comparison, recalled)}")
+        raise InputError(
+            f"bandwidths: cannot be varied for this result: {why_not(comparison, recalled)}"
+        )
     ax = new_axes(6.8, 3.8) if ax is None else ax
     names = [row["name"] for row in comparison.rows()]
     lines = []
@@ -235,11 +310,23 @@ def bandwidths_plot(comparison: Comparison, data: Any, ax: Axes | None = None) -
         line = LINES[k // len(MODEL_COLOURS) % len(LINES)]
         lengths = sensitivity.lengths
         heights = sensitivity.ratios(name)
-        lines += ax.plot(lengths, heights, linewidth=1.3, label=label, color=colour, linestyle=line)
+        lines += ax.plot(
+            lengths, heights, linewidth=1.3, label=label, color=colour, linestyle=line
+        )
         for length, height, kind in zip(lengths, heights, sensitivity.kinds(name), strict=True):
             look: dict[str, Any] = {"markerfacecolor": "white"} if kind in _HOLLOW else {}
-            ax.plot(length, height, marker=MARKS[kind][1], markersize=6.5, color=colour, linestyle="none", **look)
-    ax.axvline(recalled.kernel.length, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
+            ax.plot(
+                length,
+                height,
+                marker=MARKS[kind][1],
+                markersize=6.5,
+                color=colour,
+                linestyle="none",
+                **look,
+            )
+    ax.axvline(
+        recalled.kernel.length, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0
+    )
     ax.set_xscale("log", base=2)
     ax.set_xticks(sensitivity.lengths, list(map(plain_number, sensitivity.lengths)))
     ax.set_yscale("symlog", linthresh=3.0)
@@ -252,7 +339,15 @@ def bandwidths_plot(comparison: Comparison, data: Any, ax: Axes | None = None) -
     bare(ax, kept=("bottom", "left"))
     used = {kind for name in names for kind in sensitivity.kinds(name)}
     handles = [
-        ax.plot([], [], ls="none", marker=mark, color=INK, mfc="white" if kind in _HOLLOW else INK, label=label)[0]
+        ax.plot(
+            [],
+            [],
+            ls="none",
+            marker=mark,
+            color=INK,
+            mfc="white" if kind in _HOLLOW else INK,
+            label=label,
+        )[0]
         for kind, (_, mark, label) in MARKS.items()
         if kind in used
     ]
@@ -261,26 +356,41 @@ def bandwidths_plot(comparison: Comparison, data: Any, ax: Axes | None = None) -
 
 
 def model_places(names: Sequence[str]) -> dict[str, int]:
-    """The place of each model among the names, in the order of the alphabet: its colour in every figure."""
+    """The place of each model among the names, in the order of the alphabet: its colour in
+    every figure.
+    """
     return {name: k for k, name in enumerate(sorted(names))}
 
 
 def _legend_beside(ax: Axes, **options: Any) -> None:
     """A legend right of the axes, its names as text, never TeX."""
-    legend = ax.legend(fontsize="x-small", frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), **options)
+    legend = ax.legend(
+        fontsize="x-small",
+        frameon=False,
+        loc="center left",
+        bbox_to_anchor=(1.0, 0.5),
+        **options,
+    )
     for text in legend.get_texts():
         text.set_parse_math(False)
         text.set_color(INK)
 
 
-def witness_plot(comparison: Comparison, data: Any, name: str | None = None, ax: Axes | None = None) -> Axes:
-    """The witness function of one model (MMD) or its rows' contributions (KSD), over one or two axes.
+def witness_plot(
+    comparison: Comparison, data: Any, name: str | None = None, ax: Axes | None = None
+) -> Axes:
+    """The witness function of one model (MMD) or its rows' contributions (KSD), over one or
+    two axes.
 
-    `data` is the pair (reference, models) of the result. The model is by default the one with the largest discrepancy.
+    `data` is the pair (reference, models) of the result. The model is by default the one
+    with the largest discrepancy.
 
     >>> import relfit
     >>> rng = np.random.default_rng(0)
-    >>> x, models = rng.normal(size=(60, 2)), {"a": rng.normal(size=(60, 2)), "b": rng.normal(1, 1, (60, 2))}
+    >>> x, models = (
+    ...     rng.normal(size=(60, 2)),
+    ...     {"a": rng.normal(size=(60, 2)), "b": rng.normal(1, 1, (60, 2))},
+    ... )
     >>> witness_plot(relfit.compare(x, models, rng=0), (x, models)).get_title()
     'b'
     """
@@ -304,10 +414,14 @@ def _plane(ax: Axes, drawn: Landscape) -> None:
     levels[0], levels[-1] = 1.001 * levels[0], 1.001 * levels[-1]
     norm = BoundaryNorm(levels, len(COLOURS))
     shown = np.clip(drawn.values, levels[0], levels[-1])
-    bands = ax.contourf(*drawn.grid, shown, levels=levels, cmap=ListedColormap(COLOURS), norm=norm)
+    bands = ax.contourf(
+        *drawn.grid, shown, levels=levels, cmap=ListedColormap(COLOURS), norm=norm
+    )
     noise = np.abs(drawn.values) / np.maximum(drawn.errors, 1e-300)
     ax.contourf(*drawn.grid, noise, levels=[-1.0, CLEAR], colors=["white"])
-    ax.plot(*drawn.points.T, linestyle="none", marker=".", markersize=2.5, color=INK, alpha=0.45)
+    ax.plot(
+        *drawn.points.T, linestyle="none", marker=".", markersize=2.5, color=INK, alpha=0.45
+    )
     ax.set(xlim=drawn.grid[0][[0, -1]], ylim=drawn.grid[1][[0, -1]])
     ax.set_ylabel(drawn.view.labels[1], color=INK)
     if largest > 0.0:
@@ -320,8 +434,12 @@ def _plane(ax: Axes, drawn: Landscape) -> None:
 def _curve(ax: Axes, drawn: Landscape) -> None:
     (grid,) = drawn.grid
     values = drawn.values
-    ax.fill_between(grid, -CLEAR * drawn.errors, CLEAR * drawn.errors, color=PALE, label=f"±{CLEAR:g} s.e.")
-    much, little = ("too much", "too little") if drawn.kind == "mass" else ("raises KSD²", "lowers KSD²")
+    ax.fill_between(
+        grid, -CLEAR * drawn.errors, CLEAR * drawn.errors, color=PALE, label=f"±{CLEAR:g} s.e."
+    )
+    much, little = (
+        ("too much", "too little") if drawn.kind == "mass" else ("raises KSD²", "lowers KSD²")
+    )
     shown = np.where(drawn.clear, values, 0.0)
     ax.fill_between(grid, 0.0, np.maximum(shown, 0.0), color=MUCH, label=much)
     ax.fill_between(grid, 0.0, np.minimum(shown, 0.0), color=LITTLE, label=little)
@@ -339,7 +457,12 @@ def power_curves(plan: Plan, ax: Axes | None = None) -> Axes:
     """
     ax = new_axes(7.2, 4.0) if ax is None else ax
     shown = drawable(short_names([name for name in plan.names if name != plan.best], 24))
-    dashed: dict[str, Any] = {"color": FAINT, "linewidth": 0.8, "linestyle": (0, (4, 3)), "zorder": 0}
+    dashed: dict[str, Any] = {
+        "color": FAINT,
+        "linewidth": 0.8,
+        "linestyle": (0, (4, 3)),
+        "zorder": 0,
+    }
     ax.axhline(plan.target_power, **dashed)
     if plan.sizes[0] <= plan.n <= plan.sizes[-1]:
         ax.axvline(plan.n, **dashed)
@@ -351,9 +474,19 @@ def power_curves(plan: Plan, ax: Axes | None = None) -> Axes:
         colour = MODEL_COLOURS[k % len(MODEL_COLOURS)]
         marker = "." if k >= len(MODEL_COLOURS) else None
         for a, test in enumerate(plan.tests):
-            look: dict[str, Any] = {"linestyle": TESTS[test].words.line if several else "-", "linewidth": 1.3}
+            look: dict[str, Any] = {
+                "linestyle": TESTS[test].words.line if several else "-",
+                "linewidth": 1.3,
+            }
             described = f"{label}, {name_of_test(test)}" if several else label
-            ax.plot(plan.sizes, plan.curves[a, b], marker=marker, color=colour, label=described, **look)
+            ax.plot(
+                plan.sizes,
+                plan.curves[a, b],
+                marker=marker,
+                color=colour,
+                label=described,
+                **look,
+            )
     ax.set(xscale="log", ylim=(0.0, 1.02))
     ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     ax.xaxis.set_minor_locator(NullLocator())
@@ -362,11 +495,15 @@ def power_curves(plan: Plan, ax: Axes | None = None) -> Axes:
     ax.set_xlabel("rows", color=INK)
     ax.set_ylabel("probability of being declared worse", color=INK)
     bare(ax, kept=("bottom", "left"))
-    _legend_beside(ax, title=None if several else name_of_test(plan.tests[0]), title_fontsize="x-small")
+    _legend_beside(
+        ax, title=None if several else name_of_test(plan.tests[0]), title_fontsize="x-small"
+    )
     return ax
 
 
-def power_plot(comparison: Comparison, ax: Axes | None = None, *, power: float = 0.8, trials: int = 200) -> Axes:
+def power_plot(
+    comparison: Comparison, ax: Axes | None = None, *, power: float = 0.8, trials: int = 200
+) -> Axes:
     """The power curves of this comparison's own test, as `Comparison.plot_power` says."""
     return power_curves(own_plan(comparison, comparison.names, power=power, trials=trials), ax)
 

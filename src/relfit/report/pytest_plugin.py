@@ -19,7 +19,9 @@ LONGEST_NAME = 100
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The option for the pages."""
-    words = "write the page of every comparison that relfit_gate was asked about into this folder"
+    words = (
+        "write the page of every comparison that relfit_gate was asked about into this folder"
+    )
     parser.getgroup("relfit").addoption("--relfit-reports", metavar="FOLDER", help=words)
 
 
@@ -38,18 +40,24 @@ def pytest_configure(config: pytest.Config) -> None:
 def relfit_gate(request: pytest.FixtureRequest) -> Callable[..., None]:
     """Fail where a model is worse: `relfit_gate(comparison, "new", against="production")`.
 
-    Like `relfit.assert_not_worse`, `require="non-inferior"` included. It also puts the answer into
-    pytest's JUnit file and, with --relfit-reports FOLDER, writes a page named after the test; with
-    `data=(reference, models)` the page shows the rows too.
+    Like `relfit.assert_not_worse`, `require="non-inferior"` included. It also puts the
+    answer into pytest's JUnit file and, with --relfit-reports FOLDER, writes a page named
+    after the test; with `data=(reference, models)` the page shows the rows too.
     """
-    # Imported here, because pytest loads this file in every run, also where no test uses relfit.
+    # Imported here, because pytest loads this file in every run, also where no test uses
+    # relfit.
     from relfit.report.gate import ask, check_passed
 
     folder = request.config.getoption("--relfit-reports")
     asked = 0
 
     def gate(
-        comparison: Comparison, name: str, against: str | None = None, data: Any = None, *, require: str | None = None
+        comparison: Comparison,
+        name: str,
+        against: str | None = None,
+        data: Any = None,
+        *,
+        require: str | None = None,
     ) -> None:
         __tracebackhide__ = True
         nonlocal asked

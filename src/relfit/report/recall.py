@@ -1,7 +1,8 @@
 """The data behind a finished comparison, and the axes they are drawn along.
 
-A page loads its data once, here: `recall` checks that they are those of the result and chooses the rows that every
-panel is made from. Whoever holds the loaded data already passes them, and nothing is loaded.
+A page loads its data once, here: `recall` checks that they are those of the result and
+chooses the rows that every panel is made from. Whoever holds the loaded data already passes
+them, and nothing is loaded.
 """
 
 from __future__ import annotations
@@ -33,10 +34,12 @@ from relfit.util.arrays import Array, Rows, host
 from relfit.util.errors import InputError
 from relfit.util.text import listed, visible
 
-# Panels are made from at most so many rows of a sample, and from fewer where rows are long or models many.
+# Panels are made from at most so many rows of a sample, and from fewer where rows are long or
+# models many.
 MOST_ROWS = 1000
 FEWEST_ROWS = 100
-# Beyond so many columns, those of features of images and texts, single columns mean nothing by themselves.
+# Beyond so many columns, those of features of images and texts, single columns mean nothing by
+# themselves.
 MOST_COLUMNS = 60
 # Numbers that may be worked through for one page.
 _BUDGET = 3.6e9
@@ -46,14 +49,16 @@ _KERNEL_COLUMNS = 30
 CANDIDATES = 12
 # An axis with a smaller part of the variance than this has none but rounding.
 _VARIES = 1e-12
-# Up to so many rows or columns they come from a singular value decomposition, beyond from so many iterations.
+# Up to so many rows or columns they come from a singular value decomposition, beyond from so
+# many iterations.
 _EXACT = 200
 _ITERATIONS = 12
 
 
 @dataclass(frozen=True)
 class Moments:
-    """(d,) mean and standard deviation of each number over all rows of a sample, and the part of rows where it is > 0.
+    """(d,) mean and standard deviation of each number over all rows of a sample, and the
+    part of rows where it is > 0.
 
     >>> Moments.of([np.array([[1.0], [2.0]]), np.array([[6.0]])])
     Moments(mean=array([3.]), spread=array([2.1602469]), positive=array([1.]))
@@ -74,7 +79,11 @@ class Moments:
             own = block.mean(axis=0)
             before = count
             count = count + len(block)
-            squares = squares + np.square(block - own).sum(axis=0) + before * len(block) / count * (own - mean) ** 2
+            squares = (
+                squares
+                + np.square(block - own).sum(axis=0)
+                + before * len(block) / count * (own - mean) ** 2
+            )
             mean = mean + len(block) / count * (own - mean)
             positive = positive + (block > 0.0).sum(axis=0)
         return cls(mean, np.sqrt(squares / count), positive / count)
@@ -84,12 +93,11 @@ class Moments:
 class PanelData:
     """The rows of a comparison that its panels are made from.
 
-    Attributes:
-        data: every distinct model once; of samples and reference the chosen rows, as the kernel is used on them.
-        kernel: the comparison's kernel.
-        rows: for the reference (key None) and every sample the numbers of the chosen rows, ascending.
-        sizes: for the same keys the numbers of all rows.
-        moments: for the same keys those of all rows; none for densities and very many columns.
+    Attributes: data: every distinct model once; of samples and reference the chosen rows, as
+        the kernel is used on them. kernel: the comparison's kernel. rows: for the reference
+        (key None) and every sample the numbers of the chosen rows, ascending. sizes: for the
+        same keys the numbers of all rows. moments: for the same keys those of all rows; none
+        for densities and very many columns.
     """
 
     data: Data
@@ -126,23 +134,40 @@ class PanelData:
     @property
     def labels(self) -> tuple[str, ...] | None:
         """What each column of the rows stands for; None where columns have no names."""
-        return None if self.data.encoding is None else tuple(map(visible, self.data.encoding.labels))
+        return (
+            None
+            if self.data.encoding is None
+            else tuple(map(visible, self.data.encoding.labels))
+        )
 
 
 def recall(comparison: Comparison, data: Any, *, most: int | None = None) -> PanelData:
     """The rows of this result's data that panels are made from; other data are refused.
 
-    `data` is the pair (reference, models) that was compared, and is loaded as `compare` did it: generators are drawn
-    from again with the result's seed, and files are read in parts inside ``with computing(memory=...)``. Or it is the
-    `Data` that `compare` loaded. `most` bounds the rows.
+    `data` is the pair (reference, models) that was compared, and is loaded as `compare` did
+    it: generators are drawn from again with the result's seed, and files are read in parts
+    inside ``with computing(memory=...)``. Or it is the `Data` that `compare` loaded. `most`
+    bounds the rows.
     """
     if comparison.kernel is None:
-        raise InputError("data: this result was made from scores or likelihoods and has no kernel; leave data out")
+        raise InputError(
+            "data: this result was made from scores or likelihoods and has no "
+            "kernel; leave data out"
+        )
     if isinstance(comparison.kernel, Collection | Precomputed | Recorded):
-        raise InputError(f"data: expected a kernel that is a function of rows, got {comparison.kernel.describe()}")
+        raise InputError(
+            f"data: expected a kernel that is a function of rows, got "
+            f"{comparison.kernel.describe()}"
+        )
     with computing() as compute, ExitStack() as stack:
-        budget = None if compute.memory is None else stack.enter_context(budget_of(compute.memory))
-        loaded, redrawn = (data, set[str | None]()) if isinstance(data, Data) else _load(comparison, data, budget)
+        budget = (
+            None if compute.memory is None else stack.enter_context(budget_of(compute.memory))
+        )
+        loaded, redrawn = (
+            (data, set[str | None]())
+            if isinstance(data, Data)
+            else _load(comparison, data, budget)
+        )
         sizes: dict[str | None, int] = {None: len(loaded.reference)}
         sizes |= {name: len(rows) for name, rows in loaded.samples.items()}
         _check_same_data(comparison, loaded, sizes, redrawn)
@@ -158,27 +183,59 @@ def recall(comparison: Comparison, data: Any, *, most: int | None = None) -> Pan
             dependence: Any = comparison.dependence or "independent"
             orders = row_orders(loaded, dependence, comparison.seed or 0, "pictures")
             rows = {key: np.sort(order[:most]) for key, order in orders.items()}
-        return PanelData(_taken(comparison, loaded, rows), comparison.kernel, rows, sizes, _moments(comparison, loaded))
+        return PanelData(
+            _taken(comparison, loaded, rows),
+            comparison.kernel,
+            rows,
+            sizes,
+            _moments(comparison, loaded),
+        )
 
 
-def _load(comparison: Comparison, data: Any, budget: Budget | None) -> tuple[Data, set[str | None]]:
-    """The data, and which samples (None: the reference) were not given as rows: those drawn anew may differ."""
-    if not isinstance(data, tuple | list) or len(data) != 2 or not isinstance(data[1], Mapping | Sequence):
-        raise InputError(f"data: expected a pair (reference, models) as given to compare, got {type(data).__name__}")
+def _load(
+    comparison: Comparison, data: Any, budget: Budget | None
+) -> tuple[Data, set[str | None]]:
+    """The data, and which samples (None: the reference) were not given as rows: those drawn
+    anew may differ.
+    """
+    if (
+        not isinstance(data, tuple | list)
+        or len(data) != 2
+        or not isinstance(data[1], Mapping | Sequence)
+    ):
+        raise InputError(
+            f"data: expected a pair (reference, models) as given to compare, got "
+            f"{type(data).__name__}"
+        )
     reference, models = data
     sampled = measure_of(comparison).kind == "samples"
     # A result without an encoding was made from rows as they are.
-    options: dict[str, Any] = {"plain": True} if comparison.encoding is None else {"encoding": comparison.encoding}
-    options |= {"seed": comparison.seed or 0, "all_samples": sampled, "fewest_models": 1, "budget": budget}
+    options: dict[str, Any] = (
+        {"plain": True} if comparison.encoding is None else {"encoding": comparison.encoding}
+    )
+    options |= {
+        "seed": comparison.seed or 0,
+        "all_samples": sampled,
+        "fewest_models": 1,
+        "budget": budget,
+    }
     loaded = load(reference, models, **options)
     values = [reference, *(models.values() if isinstance(models, Mapping) else models)]
-    return loaded, {name for name, value in zip((None, *loaded.names), values, strict=True) if not is_rows(value)}
+    return loaded, {
+        name
+        for name, value in zip((None, *loaded.names), values, strict=True)
+        if not is_rows(value)
+    }
 
 
 def _check_same_data(
-    comparison: Comparison, data: Data, sizes: Mapping[str | None, int], redrawn: set[str | None]
+    comparison: Comparison,
+    data: Data,
+    sizes: Mapping[str | None, int],
+    redrawn: set[str | None],
 ) -> None:
-    """Refuse other models, fewer rows or other rows than the result's. A result without digests cannot tell the last.
+    """Refuse other models, fewer rows or other rows than the result's. A result without
+    digests cannot tell the last.
 
     Some tests leave rows out, so the data may have more rows than the result speaks of.
     """
@@ -187,36 +244,59 @@ def _check_same_data(
         raise InputError(f"data: expected the models of this result {came}")
     originals = {name: data.copies.get(name, name) for name in data.names}
     counts = {"reference": sizes[None]}
-    counts |= {f"model {name!r}": sizes[original] for name, original in originals.items() if original in sizes}
+    counts |= {
+        f"model {name!r}": sizes[original]
+        for name, original in originals.items()
+        if original in sizes
+    }
     for (what, size), fewest in zip(counts.items(), comparison.sizes or (), strict=False):
         if size < fewest:
-            raise InputError(f"data: expected at least {fewest} rows in {what}, as in this result, got {size}")
+            raise InputError(
+                f"data: expected at least {fewest} rows in {what}, as in this "
+                f"result, got {size}"
+            )
     inputs = comparison.inputs or {}
     recorded = {None: inputs.get("reference"), **(inputs.get("models") or {})}
     for key, digest in data.digests.items():
         if recorded.get(key) not in (None, digest) and key not in redrawn:
             what = "the reference" if key is None else f"model {key!r}"
             raise InputError(
-                f"data: expected the data this result was made from; the rows of {what} are not the same (changed, "
+                f"data: expected the data this result was made from; the rows of {what} are "
+                f"not the same (changed, "
                 "reordered, or a different selection of rows or columns)"
             )
 
 
 def _taken(comparison: Comparison, data: Data, rows: Mapping[str | None, Rows]) -> Data:
-    """The data with these rows only, in memory, and prepared as the result's preset does it: once more does no harm."""
+    """The data with these rows only, in memory, and prepared as the result's preset does it:
+    once more does no harm.
+    """
 
     def some(name: str | None, sample: Array) -> Array:
         return _prepared(comparison, sample[rows[name]])
 
-    models = {name: model if isinstance(model, Density) else some(name, model) for name, model in data.models.items()}
-    rows_taken = replace(data, reference=some(None, data.reference), models=models, device=None, folder=None)
-    return rows_taken if data.kind == "samples" else replace(rows_taken, encoding=comparison.encoding)
+    models = {
+        name: model if isinstance(model, Density) else some(name, model)
+        for name, model in data.models.items()
+    }
+    rows_taken = replace(
+        data, reference=some(None, data.reference), models=models, device=None, folder=None
+    )
+    return (
+        rows_taken
+        if data.kind == "samples"
+        else replace(rows_taken, encoding=comparison.encoding)
+    )
 
 
 def _prepared(comparison: Comparison, rows: Any) -> Array:
     """These rows in memory, as the result's preset prepares them."""
     taken = np.asarray(host(rows), dtype=np.float64)
-    return taken if comparison.preset is None else PRESETS[comparison.preset].prepare("data", taken)
+    return (
+        taken
+        if comparison.preset is None
+        else PRESETS[comparison.preset].prepare("data", taken)
+    )
 
 
 def _moments(comparison: Comparison, data: Data) -> dict[str | None, Moments]:
@@ -233,7 +313,8 @@ def _moments(comparison: Comparison, data: Data) -> dict[str | None, Moments]:
 
 @dataclass(frozen=True)
 class View:
-    """Axes of a picture: z = (x − centre) @ directionsᵀ, their names, and these with the variance along each.
+    """Axes of a picture: z = (x − centre) @ directionsᵀ, their names, and these with the
+    variance along each.
 
     `projected`: the axes are not the columns themselves, but two main axes of more columns.
     """
@@ -251,7 +332,9 @@ class View:
 
 @dataclass(frozen=True)
 class MainAxes:
-    """The first principal directions (k, d) of some rows about their centre, and each one's part of the variance."""
+    """The first principal directions (k, d) of some rows about their centre, and each one's
+    part of the variance.
+    """
 
     centre: Array
     directions: Array
@@ -262,13 +345,16 @@ class MainAxes:
         """A picture along two of them."""
         mostly = [int(np.abs(self.directions[k]).argmax()) for k in chosen]
         names = tuple(
-            f"main axis {k + 1}" + ("" if self.labels is None else f", mostly {self.labels[most][:20]}")
+            f"main axis {k + 1}"
+            + ("" if self.labels is None else f", mostly {self.labels[most][:20]}")
             for k, most in zip(chosen, mostly, strict=True)
         )
         percent = [100 * self.fraction[k] for k in chosen]
         shown = [f"{value:.2g}" if value < 9.5 else f"{value:.0f}" for value in percent]
         of = "the variance" if self.labels is None else "variance"
-        labels = tuple(f"{name} ({value}% of {of})" for name, value in zip(names, shown, strict=True))
+        labels = tuple(
+            f"{name} ({value}% of {of})" for name, value in zip(names, shown, strict=True)
+        )
         return View(self.centre, self.directions[list(chosen)], names, labels, projected=True)
 
 
@@ -289,16 +375,22 @@ def plain_view(recalled: PanelData) -> View:
 def chosen_view(axes: MainAxes, sample: Array, reference: Array) -> View:
     """The two main axes along which these two samples differ most.
 
-    The difference along an axis is sup_t |F_a(t) − F_b(t)| of the two distribution functions (Kolmogorov–Smirnov). Rows
-    that chose the axes must not be drawn: along the best of many axes even equal samples look different.
+    The difference along an axis is sup_t |F_a(t) − F_b(t)| of the two distribution functions
+    (Kolmogorov–Smirnov). Rows that chose the axes must not be drawn: along the best of many
+    axes even equal samples look different.
     """
     projected = [(rows - axes.centre) @ axes.directions.T for rows in (sample, reference)]
-    apart = [ks_2samp(a, b, method="asymp").statistic for a, b in zip(projected[0].T, projected[1].T, strict=True)]
+    apart = [
+        ks_2samp(a, b, method="asymp").statistic
+        for a, b in zip(projected[0].T, projected[1].T, strict=True)
+    ]
     return axes.view(sorted(np.argsort(apart, kind="stable")[::-1][:2].tolist()))
 
 
 def main_axes(rows: Array) -> MainAxes:
-    """The first twelve principal axes; of many long rows by subspace iteration, exact enough for a picture."""
+    """The first twelve principal axes; of many long rows by subspace iteration, exact enough
+    for a picture.
+    """
     centre = rows.mean(axis=0)
     moved = rows - centre
     if min(moved.shape) <= _EXACT:
@@ -307,10 +399,15 @@ def main_axes(rows: Array) -> MainAxes:
         basis = np.random.default_rng(0).normal(size=(moved.shape[1], 2 * CANDIDATES))
         for _ in range(_ITERATIONS):
             basis, _ = np.linalg.qr(moved.T @ (moved @ basis))
-        directions = (basis @ np.linalg.svd(moved @ basis, full_matrices=False)[2].T).T[:CANDIDATES]
+        directions = (basis @ np.linalg.svd(moved @ basis, full_matrices=False)[2].T).T[
+            :CANDIDATES
+        ]
     # The sign of a direction is arbitrary: its largest entry is made positive.
     signs = np.sign(directions[np.arange(len(directions)), np.abs(directions).argmax(axis=1)])
-    fraction = np.square(moved @ directions.T).sum(axis=0) / (float(np.square(moved).sum()) or 1.0)
-    # Directions in which nothing varies, such as the sum of a column's levels, are no axes of a picture.
+    fraction = np.square(moved @ directions.T).sum(axis=0) / (
+        float(np.square(moved).sum()) or 1.0
+    )
+    # Directions in which nothing varies, such as the sum of a column's levels, are no axes of a
+    # picture.
     kept = max(2, int((fraction > _VARIES).sum()))
     return MainAxes(centre, (signs[:, None] * directions)[:kept], fraction[:kept])

@@ -1,6 +1,8 @@
-"""The scores behind mean losses: what each stratum says by itself, and the items on which a worse model loses.
+"""The scores behind mean losses: what each stratum says by itself, and the items on which a
+worse model loses.
 
-A result holds no scores, so they are given again, and `recall_scores` checks that they are those of the result.
+A result holds no scores, so they are given again, and `recall_scores` checks that they are
+those of the result.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ def recall_scores(comparison: Comparison, data: Any) -> Scores:
     same = read.names == comparison.names and comparison.sizes in (None, (len(read.values),))
     if not same or digest not in (None, read.digest()):
         raise InputError(
-            "data: expected the scores this result was made from, got other models, items or values; give what "
+            "data: expected the scores this result was made from, got other models, items or "
+            "values; give what "
             "compare_losses was given, read by relfit.scores with the same options"
         )
     return read
@@ -49,12 +52,11 @@ def recall_scores(comparison: Comparison, data: Any) -> Scores:
 class StratumRow:
     """What one stratum says by itself.
 
-    Attributes:
-        name: its label; None for all strata together, whose verdicts are those of the result.
-        items: how many there are.
-        tested: False if there are fewer than 20 items or groups, or their scores cannot be tested.
-        means: each model's mean score, in the order of the result's table.
-        kinds: "best" for the best mean, otherwise the kind of the grade in this stratum alone.
+    Attributes: name: its label; None for all strata together, whose verdicts are those of
+        the result. items: how many there are. tested: False if there are fewer than 20 items
+        or groups, or their scores cannot be tested. means: each model's mean score, in the
+        order of the result's table. kinds: "best" for the best mean, otherwise the kind of
+        the grade in this stratum alone.
     """
 
     name: str | None
@@ -65,9 +67,11 @@ class StratumRow:
 
 
 def stratum_rows(comparison: Comparison, table: Scores) -> list[StratumRow]:
-    """All strata together, then each one, decided on its own items by the result's test at its level.
+    """All strata together, then each one, decided on its own items by the result's test at
+    its level.
 
-    Of many models the first of the result's table are compared. There are no rows without strata.
+    Of many models the first of the result's table are compared. There are no rows without
+    strata.
     """
     if table.strata is None:
         return []
@@ -78,7 +82,14 @@ def stratum_rows(comparison: Comparison, table: Scores) -> list[StratumRow]:
     for code, label in enumerate(labels.tolist()[:MOST_STRATA]):
         part = table.at(codes.ravel() == code)
         names = tuple(comparison.names[i] for i in chosen)
-        part = replace(part, names=names, values=part.values[:, chosen], strata=None, weights=None, notes=())
+        part = replace(
+            part,
+            names=names,
+            values=part.values[:, chosen],
+            strata=None,
+            weights=None,
+            notes=(),
+        )
         means = part.values.mean(axis=0)
         grades = _grades(comparison, part)
         rows.append(_row(comparison, as_text(label), len(part.values), means, grades))
@@ -86,13 +97,20 @@ def stratum_rows(comparison: Comparison, table: Scores) -> list[StratumRow]:
 
 
 def _row(
-    comparison: Comparison, name: str | None, items: int, means: Array, grades: tuple[str, ...] | None
+    comparison: Comparison,
+    name: str | None,
+    items: int,
+    means: Array,
+    grades: tuple[str, ...] | None,
 ) -> StratumRow:
     best = means == (means.max() if comparison.higher_is_better else means.min())
-    found = [OPEN.kind] * len(means) if grades is None else [GRADES[grade].kind for grade in grades]
+    found = (
+        [OPEN.kind] * len(means) if grades is None else [GRADES[grade].kind for grade in grades]
+    )
     # A model that is level with the best one is the best as well.
     kinds = [
-        BEST.kind if first else OPEN.kind if kind in _FIRST else kind for first, kind in zip(best, found, strict=True)
+        BEST.kind if first else OPEN.kind if kind in _FIRST else kind
+        for first, kind in zip(best, found, strict=True)
     ]
     return StratumRow(name, items, grades is not None, means, tuple(kinds))
 
@@ -111,7 +129,9 @@ def _grades(comparison: Comparison, part: Scores) -> tuple[str, ...] | None:
 
 
 def heat_map(comparison: Comparison, table: Scores) -> dict[str, Any] | None:
-    """The models by strata, the better the deeper in colour, as the page draws them; None without strata."""
+    """The models by strata, the better the deeper in colour, as the page draws them; None
+    without strata.
+    """
     rows = stratum_rows(comparison, table)
     if not rows:
         return None
@@ -126,7 +146,9 @@ def heat_map(comparison: Comparison, table: Scores) -> dict[str, Any] | None:
         "models": [row["name"] for row in comparison.rows()[:MOST_MODELS]],
         "rows": [
             (label, row, list(zip(numbers, row.kinds, darkness, strict=True)))
-            for label, row, numbers, darkness in zip(labels, rows, written, dark.round().tolist(), strict=True)
+            for label, row, numbers, darkness in zip(
+                labels, rows, written, dark.round().tolist(), strict=True
+            )
         ],
         "tests": sum(row.tested for row in rows[1:]),
         "more_models": max(0, len(comparison.names) - MOST_MODELS),
@@ -152,8 +174,11 @@ class Contrast:
     items: tuple[dict[str, Any], ...]
 
 
-def contrasts(comparison: Comparison, table: Scores, first: str | None = None) -> list[Contrast]:
-    """At most three models that were declared worse: `first` if it is one, and those nearest to the best.
+def contrasts(
+    comparison: Comparison, table: Scores, first: str | None = None
+) -> list[Contrast]:
+    """At most three models that were declared worse: `first` if it is one, and those nearest
+    to the best.
 
     There are none for a judge whom people corrected, since the scores alone do not decide then.
     """
@@ -162,7 +187,10 @@ def contrasts(comparison: Comparison, table: Scores, first: str | None = None) -
     found = [row["name"] for row in comparison.rows() if is_worse(row)]
     worse = sorted(found, key=lambda name: bool(name != first))
     beaters = dict(zip(comparison.names, comparison.beaten_by or (), strict=False))
-    return [_contrast(comparison, table, name, beaters.get(name) or comparison.best) for name in worse[:MOST_WORSE]]
+    return [
+        _contrast(comparison, table, name, beaters.get(name) or comparison.best)
+        for name in worse[:MOST_WORSE]
+    ]
 
 
 def _contrast(comparison: Comparison, table: Scores, worse: str, better: str) -> Contrast:
@@ -179,7 +207,11 @@ def _contrast(comparison: Comparison, table: Scores, worse: str, better: str) ->
     items = []
     for k in sorted(ahead, key=lambda k: (-gaps[k], turns[k]))[:MOST_ITEMS]:
         item = f"row {k}" if table.items is None else as_text(table.items[k])
-        texts = {"stratum": strata[k], "item": item, "prompt": None if table.prompts is None else table.prompts[k]}
+        texts = {
+            "stratum": strata[k],
+            "item": item,
+            "prompt": None if table.prompts is None else table.prompts[k],
+        }
         shown = {name: None if text is None else ending(text) for name, text in texts.items()}
         items.append({**shown, "worse": float(lost[k]), "better": float(won[k])})
     binary = bool(np.isin([lost, won], (0.0, 1.0)).all())
@@ -187,7 +219,8 @@ def _contrast(comparison: Comparison, table: Scores, worse: str, better: str) ->
 
 
 def ending(text: str) -> str:
-    """The text on one line; of a long one the end, since solved examples often stand before a question.
+    """The text on one line; of a long one the end, since solved examples often stand before
+    a question.
 
     >>> ending("2 + 2   = ?"), ending("x" * 999)[:3], len(ending("x" * 999)) == LETTERS
     ('2 + 2 = ?', '…xx', True)

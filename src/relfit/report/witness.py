@@ -1,8 +1,10 @@
-"""Where the models and the data differ: row by row, as a picture over one or two axes for each model, and in words.
+"""Where the models and the data differ: row by row, as a picture over one or two axes for
+each model, and in words.
 
-`differing_rows` finds what each row shows of the difference: the height of MMD's witness function, or the part that the
-row has in KSD. `landscape` computes a picture, `drawing` turns it into SVG paths, `where` gathers the page's panel.
-Colours are classes, so that the page's light and dark style can set them.
+`differing_rows` finds what each row shows of the difference: the height of MMD's witness
+function, or the part that the row has in KSD. `landscape` computes a picture, `drawing`
+turns it into SVG paths, `where` gathers the page's panel. Colours are classes, so that the
+page's light and dark style can set them.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ from relfit.util.arrays import Array, Rows
 from relfit.util.errors import InputError
 from relfit.util.text import listed
 
-# Values recomputed here differ from the result's by rounding only; this much of a standard error is no rounding.
+# Values recomputed here differ from the result's by rounding only; this much of a standard
+# error is no rounding.
 _SAME = 1e-3
 # Places along an axis of a picture with one or two axes, and rows that are drawn.
 GRID = {1: 241, 2: 61}
@@ -40,9 +43,11 @@ _MARGIN = 0.06
 _SMOOTHING = 0.07
 # Rows that must have a part in a smoothed value; with fewer its error grows quickly.
 _FEWEST_ROWS = 3.0
-# A difference is clear of its noise from so many standard errors on: a picture has many places to err at.
+# A difference is clear of its noise from so many standard errors on: a picture has many places
+# to err at.
 CLEAR = 3.5
-# The quantiles of the rows along an axis that fix the frame: one outlier must not shrink the picture.
+# The quantiles of the rows along an axis that fix the frame: one outlier must not shrink the
+# picture.
 _FRAME = (0.005, 0.995)
 # Steps of colour to either side; squared, so that small differences are told apart too.
 STEPS = 5
@@ -51,14 +56,17 @@ HEIGHT = 200.0
 LINE_HEIGHT = 110.0
 # Letters of an axis's label, which is as wide as its picture.
 LONGEST_AXIS = 54
-# Pictures of more models are left out, from the middle of the table. So many rows are named for each.
+# Pictures of more models are left out, from the middle of the table. So many rows are named for
+# each.
 MOST_MODELS = 6
 _ROWS_NAMED = 3
 
 
 @dataclass(frozen=True)
 class Heights:
-    """Values of a function at k points, each with its standard error over the sample; (k,) both."""
+    """Values of a function at k points, each with its standard error over the sample; (k,)
+    both.
+    """
 
     values: Array
     errors: Array
@@ -68,7 +76,8 @@ class Heights:
 
 
 def witness(points: Array, sample: Array, reference: Array, kernel: Kernel) -> Heights:
-    """``f(z) = mean_c k(x_c, z) − mean_a k(r_a, z)`` at points (k, d): above 0 the model has too much mass around z.
+    """``f(z) = mean_c k(x_c, z) − mean_a k(r_a, z)`` at points (k, d): above 0 the model has
+    too much mass around z.
 
     The standard error is √(var_c k(x_c, z)/m + var_a k(r_a, z)/n).
 
@@ -81,12 +90,15 @@ def witness(points: Array, sample: Array, reference: Array, kernel: Kernel) -> H
     return _means(k.values(points, sample)) - _means(k.values(points, reference))
 
 
-def row_witness(sample: Array, reference: Array, kernel: Kernel) -> tuple[Heights, Heights, Array]:
-    """The witness at the model's own rows and at the reference rows, a row never being compared with itself.
+def row_witness(
+    sample: Array, reference: Array, kernel: Kernel
+) -> tuple[Heights, Heights, Array]:
+    """The witness at the model's own rows and at the reference rows, a row never being
+    compared with itself.
 
-    ``f(x_c) = Σ_{c'≠c} k(x_c,x_c')/(m−1) − mean_a k(x_c,r_a)``,
-    ``f(r_a) = mean_c k(x_c,r_a) − Σ_{b≠a} k(r_a,r_b)/(n−1)``, so that MMD² = mean f(x_c) − mean f(r_a).
-    The third is ``mean_a k(x_c,r_a)`` (m,): how typical of the data each row of the model is.
+    ``f(x_c) = Σ_{c'≠c} k(x_c,x_c')/(m−1) − mean_a k(x_c,r_a)``, ``f(r_a) = mean_c k(x_c,r_a)
+    − Σ_{b≠a} k(r_a,r_b)/(n−1)``, so that MMD² = mean f(x_c) − mean f(r_a). The third is
+    ``mean_a k(x_c,r_a)`` (m,): how typical of the data each row of the model is.
     """
     k = PairKernel(kernel)
     cross = k.values(sample, reference)
@@ -97,9 +109,11 @@ def row_witness(sample: Array, reference: Array, kernel: Kernel) -> tuple[Height
 
 
 def stein_contributions(x: Array, scores: Array, kernel: Kernel) -> Heights:
-    """``g(x_a) = Σ_{b≠a} u(x_a, x_b)/(n−1)`` of every row (n, d) with its scores (n, d); KSD² = mean g.
+    """``g(x_a) = Σ_{b≠a} u(x_a, x_b)/(n−1)`` of every row (n, d) with its scores (n, d);
+    KSD² = mean g.
 
-    Under the right model E u(x, ·) = 0 for every x, so a row with a large g lies where the model's slope is wrong.
+    Under the right model E u(x, ·) = 0 for every x, so a row with a large g lies where the
+    model's slope is wrong.
     """
     rows = [x, scores]
     [u] = PairKernel(kernel).stein(rows, rows)
@@ -107,7 +121,9 @@ def stein_contributions(x: Array, scores: Array, kernel: Kernel) -> Heights:
 
 
 def _means(values: Array, *, without_self: bool = False) -> Heights:
-    """The mean along each row, and its standard error; of a square matrix possibly with its diagonal left out."""
+    """The mean along each row, and its standard error; of a square matrix possibly with its
+    diagonal left out.
+    """
     if without_self:
         values = values[~np.eye(len(values), dtype=bool)].reshape(len(values), -1)
     count = values.shape[1]
@@ -128,11 +144,10 @@ class Side:
 class RowContributions:
     """Where one model differs from the data, row by row.
 
-    Attributes:
-        kind: "mass" (MMD's witness: above 0 the model has too much mass) or "slope" (KSD: the row's contribution).
-        model: the model's own rows; None for a density.
-        reference: the reference rows; None where the reference is a density.
-        typical: with MMD, mean_a k(x_c, r_a) of the model's rows: how much they are like the data.
+    Attributes: kind: "mass" (MMD's witness: above 0 the model has too much mass) or "slope"
+        (KSD: the row's contribution). model: the model's own rows; None for a density.
+        reference: the reference rows; None where the reference is a density. typical: with
+        MMD, mean_a k(x_c, r_a) of the model's rows: how much they are like the data.
     """
 
     name: str
@@ -156,7 +171,8 @@ class RowContributions:
 def differing_rows(comparison: Comparison, recalled: PanelData, name: str) -> RowContributions:
     """The rows of one model and of the data with what each shows of their difference.
 
-    Where every row is used their mean is the result's discrepancy; data that give another one are refused.
+    Where every row is used their mean is the result's discrepancy; data that give another
+    one are refused.
     """
     data = recalled.data
     there = recalled.encoded
@@ -164,15 +180,21 @@ def differing_rows(comparison: Comparison, recalled: PanelData, name: str) -> Ro
     kernel = recalled.kernel
     original = data.copies.get(name, name)
     if original not in data.models:
-        raise InputError(f"name: expected the name of a model ({listed(data.names, 'or')}), got {name!r}")
+        raise InputError(
+            f"name: expected the name of a model ({listed(data.names, 'or')}), got {name!r}"
+        )
     if original in there.densities:
         scores = scores_of(name, there.densities[original], there.reference)
         heights = stein_contributions(there.reference, scores, kernel)
-        differing = RowContributions(name, "slope", None, Side(data.reference, rows[None], heights))
+        differing = RowContributions(
+            name, "slope", None, Side(data.reference, rows[None], heights)
+        )
     elif there.target is not None:
         draws = there.samples[original]
         heights = stein_contributions(draws, scores_of("target", there.target, draws), kernel)
-        differing = RowContributions(name, "slope", Side(data.samples[original], rows[original], heights), None)
+        differing = RowContributions(
+            name, "slope", Side(data.samples[original], rows[original], heights), None
+        )
     else:
         model = data.samples[original]
         reference = data.reference
@@ -183,11 +205,13 @@ def differing_rows(comparison: Comparison, recalled: PanelData, name: str) -> Ro
     return differing
 
 
-def _check_same(comparison: Comparison, recalled: PanelData, differing: RowContributions) -> None:
+def _check_same(
+    comparison: Comparison, recalled: PanelData, differing: RowContributions
+) -> None:
     """Refuse rows that give another discrepancy, where it is the mean over these very rows.
 
-    It is not for estimators other than "complete", pairs, chains, rows in groups, which leave pairs out, and tests
-    that split the rows.
+    It is not for estimators other than "complete", pairs, chains, rows in groups, which
+    leave pairs out, and tests that split the rows.
     """
     alike = (
         measure_of(comparison).pairs
@@ -204,7 +228,8 @@ def _check_same(comparison: Comparison, recalled: PanelData, differing: RowContr
     value = float(comparison.discrepancy[i])
     if abs(differing.discrepancy - value) > _SAME * error + 1e-9:
         raise InputError(
-            f"data: expected the data this result was made from; the discrepancy of {differing.name!r} is "
+            f"data: expected the data this result was made from; the discrepancy of "
+            f"{differing.name!r} is "
             f"{differing.discrepancy:.6g} with these and {value:.6g} in the result"
         )
 
@@ -238,10 +263,11 @@ class Landscape:
 def landscape(recalled: PanelData, differing: RowContributions) -> Landscape:
     """The picture of one model.
 
-    MMD, one or two columns: the witness function itself. More columns: rows are projected onto two of the pooled
-    rows' main axes, chosen for this model on every other row; the picture is made from the rows in between, and shows
-    the witness of a Gaussian kernel in that plane (a difference of smoothed densities). KSD: the rows' contributions,
-    averaged around each point.
+    MMD, one or two columns: the witness function itself. More columns: rows are projected
+    onto two of the pooled rows' main axes, chosen for this model on every other row; the
+    picture is made from the rows in between, and shows the witness of a Gaussian kernel in
+    that plane (a difference of smoothed densities). KSD: the rows' contributions, averaged
+    around each point.
     """
     slope = differing.kind == "slope"
     sample = differing.sides[0].rows
@@ -255,16 +281,23 @@ def landscape(recalled: PanelData, differing: RowContributions) -> Landscape:
         sample = sample[1::2]
         reference = reference[1::2]
     # Pictures over the same axes have the same frame.
-    framed = recalled.pooled if slope or not view.projected else np.concatenate([sample, reference])
+    framed = (
+        recalled.pooled if slope or not view.projected else np.concatenate([sample, reference])
+    )
     low, high = np.quantile(view.of(framed), _FRAME, axis=0)
     margin = _MARGIN * np.where(high > low, high - low, 1.0)
-    grid = tuple(np.linspace(a, b, GRID[len(low)]) for a, b in zip(low - margin, high + margin, strict=True))
+    grid = tuple(
+        np.linspace(a, b, GRID[len(low)])
+        for a, b in zip(low - margin, high + margin, strict=True)
+    )
     points = np.stack(np.meshgrid(*grid), axis=-1).reshape(-1, len(grid))
     unit = np.array([_SMOOTHING * float(axis[-1] - axis[0]) for axis in grid])
     if slope:
         heights = _smoothed(grid, unit, differing, view)
     elif view.projected:
-        heights = witness(points / unit, view.of(sample) / unit, view.of(reference) / unit, Gaussian(1.0))
+        heights = witness(
+            points / unit, view.of(sample) / unit, view.of(reference) / unit, Gaussian(1.0)
+        )
     else:
         heights = witness(points, sample, reference, recalled.kernel)
     shape = tuple(len(axis) for axis in grid[::-1])
@@ -275,28 +308,39 @@ def landscape(recalled: PanelData, differing: RowContributions) -> Landscape:
     return Landscape(differing.name, differing.kind, view, grid, values, errors, drawn)
 
 
-def _smoothed(grid: Sequence[Array], unit: Array, differing: RowContributions, view: View) -> Heights:
-    """Σ_a w_a(z) h_a / Σ_a w_a(z), w_a(z) = exp(−‖z − z_a‖²/2) in units of the smoothing width, for the errors too.
+def _smoothed(
+    grid: Sequence[Array], unit: Array, differing: RowContributions, view: View
+) -> Heights:
+    """Σ_a w_a(z) h_a / Σ_a w_a(z), w_a(z) = exp(−‖z − z_a‖²/2) in units of the smoothing
+    width, for the errors too.
 
-    Neighbouring rows err alike, having been compared with the same sample: their errors do not average out.
+    Neighbouring rows err alike, having been compared with the same sample: their errors do
+    not average out.
     """
     at = np.concatenate([view.of(side.rows) for side in differing.sides])
     values = np.concatenate([side.heights.values for side in differing.sides])
     errors = np.concatenate([side.heights.errors for side in differing.sides])
     # The weights are products of one factor an axis, (g, n) each.
-    factors = [np.exp(-0.5 * ((axis[:, None] - at[:, k]) / unit[k]) ** 2) for k, axis in enumerate(grid)]
+    factors = [
+        np.exp(-0.5 * ((axis[:, None] - at[:, k]) / unit[k]) ** 2)
+        for k, axis in enumerate(grid)
+    ]
     first = factors[0]
     second = factors[1] if len(factors) == 2 else np.ones((1, len(at)))
-    total, value, error = (((second * height) @ first.T).ravel() for height in (np.ones(len(at)), values, errors))
+    total, value, error = (
+        ((second * height) @ first.T).ravel() for height in (np.ones(len(at)), values, errors)
+    )
     total = np.maximum(total, 1e-9)
     scarce = np.maximum(1.0, _FEWEST_ROWS * np.exp(-0.5) / total) ** 2
     return Heights(value / total, scarce * error / total)
 
 
 def drawing(landscape: Landscape, largest: float) -> dict[str, Any]:
-    """The landscape with colours for differences up to `largest`, for the template to put into an SVG.
+    """The landscape with colours for differences up to `largest`, for the template to put
+    into an SVG.
 
-    There are `bands` (a class for the colour, and a path), other paths, and ticks: where they stand, with their labels.
+    There are `bands` (a class for the colour, and a path), other paths, and ticks: where
+    they stand, with their labels.
     """
     grid = landscape.grid
     plane = len(grid) == 2
@@ -321,7 +365,10 @@ def colour_steps(largest: float) -> list[float]:
 
 def largest_difference(landscapes: Sequence[Landscape]) -> float:
     """The largest difference that is clear of its noise; 0 if none is."""
-    return max((float(np.abs(each.values[each.clear]).max(initial=0.0)) for each in landscapes), default=0.0)
+    return max(
+        (float(np.abs(each.values[each.clear]).max(initial=0.0)) for each in landscapes),
+        default=0.0,
+    )
 
 
 def _plane(landscape: Landscape, largest: float, frame: Frame) -> dict[str, Any]:
@@ -332,15 +379,24 @@ def _plane(landscape: Landscape, largest: float, frame: Frame) -> dict[str, Any]
     if largest > 0.0:
         steps = [*colour_steps(largest)[:-1], np.inf]
         for sign, letter in ((1.0, "p"), (-1.0, "n")):
-            fields = contour_generator(*corners, sign * landscape.values, fill_type=FillType.OuterOffset)
-            bands += [(f"{letter}{k}", _filled(fields, steps[k - 1], steps[k])) for k in range(1, STEPS + 1)]
+            fields = contour_generator(
+                *corners, sign * landscape.values, fill_type=FillType.OuterOffset
+            )
+            bands += [
+                (f"{letter}{k}", _filled(fields, steps[k - 1], steps[k]))
+                for k in range(1, STEPS + 1)
+            ]
     noise = np.full_like(landscape.values, 9.0)
-    np.divide(np.abs(landscape.values), landscape.errors, where=landscape.errors > 0.0, out=noise)
+    np.divide(
+        np.abs(landscape.values), landscape.errors, where=landscape.errors > 0.0, out=noise
+    )
     inside = [first[0] <= a <= first[-1] and second[0] <= b <= second[-1] for a, b in points]
     marks = zip(frame.x(points[inside, 0]), frame.y(points[inside, 1]), strict=True)
     return {
         "bands": [(name, path) for name, path in bands if path],
-        "unclear": _filled(contour_generator(*corners, noise, fill_type=FillType.OuterOffset), -1.0, CLEAR),
+        "unclear": _filled(
+            contour_generator(*corners, noise, fill_type=FillType.OuterOffset), -1.0, CLEAR
+        ),
         "points": "".join(f"M{a:.1f} {b:.1f}h0" for a, b in marks),
         "line": "",
         "zero": None,
@@ -358,9 +414,14 @@ def _curve(landscape: Landscape, frame: Frame) -> dict[str, Any]:
             (name, svg_path(around, np.concatenate([[zero], frame.y(side), [zero]])) + "z")
             for name, side in (("p4", np.maximum(shown, 0.0)), ("n4", np.minimum(shown, 0.0)))
         ],
-        "unclear": svg_path(np.concatenate([at, at[::-1]]), np.concatenate([frame.y(spread), frame.y(-spread)[::-1]]))
+        "unclear": svg_path(
+            np.concatenate([at, at[::-1]]),
+            np.concatenate([frame.y(spread), frame.y(-spread)[::-1]]),
+        )
         + "z",
-        "points": "".join(f"M{mark:.1f} {LINE_HEIGHT - 3:.0f}h0" for mark in frame.x(landscape.points[:, 0])),
+        "points": "".join(
+            f"M{mark:.1f} {LINE_HEIGHT - 3:.0f}h0" for mark in frame.x(landscape.points[:, 0])
+        ),
         "line": svg_path(at, frame.y(landscape.values)),
         "zero": zero,
     }
@@ -377,14 +438,22 @@ def _filled(fields: Any, low: float, high: float) -> str:
 def pictured(comparison: Comparison) -> list[str]:
     """The models that have pictures: all, or the first and the last of the table."""
     names = [row["name"] for row in comparison.rows()]
-    return names if len(names) <= MOST_MODELS else [*names[: MOST_MODELS // 2], *names[-(MOST_MODELS // 2) :]]
+    return (
+        names
+        if len(names) <= MOST_MODELS
+        else [*names[: MOST_MODELS // 2], *names[-(MOST_MODELS // 2) :]]
+    )
 
 
-def where(comparison: Comparison, recalled: PanelData) -> tuple[dict[str, Any], list[RowContributions]]:
-    """The page's panel: one picture a model on one scale of colours, and the rows that the pictures were made from.
+def where(
+    comparison: Comparison, recalled: PanelData
+) -> tuple[dict[str, Any], list[RowContributions]]:
+    """The page's panel: one picture a model on one scale of colours, and the rows that the
+    pictures were made from.
 
-    `places` has a row per model: its name, where the picture is highest and lowest, and the rows that show most.
-    `largest` is the largest difference that is clear of its noise; None if none is.
+    `places` has a row per model: its name, where the picture is highest and lowest, and the
+    rows that show most. `largest` is the largest difference that is clear of its noise; None
+    if none is.
     """
     names = pictured(comparison)
     differing = [differing_rows(comparison, recalled, name) for name in names]
@@ -406,7 +475,9 @@ def where(comparison: Comparison, recalled: PanelData) -> tuple[dict[str, Any], 
 
 
 def strongest(side: Side, sign: float, count: int = _ROWS_NAMED) -> list[int]:
-    """Which rows of a side have the largest (sign 1) or smallest (−1) heights, if clear of their errors."""
+    """Which rows of a side have the largest (sign 1) or smallest (−1) heights, if clear of
+    their errors.
+    """
     heights = sign * side.heights.values
     order = np.argsort(-heights, kind="stable")[:count]
     return [int(k) for k in order if heights[k] > CLEAR * side.heights.errors[k]]
@@ -424,7 +495,10 @@ def _peak(drawn: Landscape, sign: float) -> str:
         shown = f"{axis[k]:.{max(0, 2 - math.floor(math.log10(float(axis[-1] - axis[0]))))}f}"
         coordinates.append(signed(shown.lstrip("-") if float(shown) == 0.0 else shown))
     if drawn.view.projected:
-        return ", ".join(f"{value} on {axis}" for value, axis in zip(coordinates, drawn.view.names, strict=True))
+        return ", ".join(
+            f"{value} on {axis}"
+            for value, axis in zip(coordinates, drawn.view.names, strict=True)
+        )
     return coordinates[0] if len(coordinates) == 1 else f"({', '.join(coordinates)})"
 
 
@@ -433,5 +507,11 @@ def _rows(differing: RowContributions) -> str:
     sides = [("reference" if differing.model is None else "its own", differing.sides[0], 1.0)]
     if differing.kind == "mass":
         sides.append(("reference", differing.sides[-1], -1.0))
-    numbers = [(owner, [str(side.numbers[k]) for k in strongest(side, sign)]) for owner, side, sign in sides]
-    return "; ".join(f"{owner} {', '.join(rows)}" for owner, rows in numbers if rows) or "none above the noise"
+    numbers = [
+        (owner, [str(side.numbers[k]) for k in strongest(side, sign)])
+        for owner, side, sign in sides
+    ]
+    return (
+        "; ".join(f"{owner} {', '.join(rows)}" for owner, rows in numbers if rows)
+        or "none above the noise"
+    )

@@ -1,1 +1,3 @@
-"""Finished results: what was decided, with every setting. They know nothing of how they are shown."""
+"""Finished results: what was decided, with every setting. They know nothing of how they are
+shown.
+"""

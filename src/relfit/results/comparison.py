@@ -34,7 +34,8 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
     also: tuple[Comparison, ...] = ()
 
     def ranks(self, level: float = 0.95, *, simultaneous: bool = True) -> Ranks:
-        """Confidence sets for the models' ranks, 1 being the best: all hold together, or each by itself.
+        """Confidence sets for the models' ranks, 1 being the best: all hold together, or
+        each by itself.
 
         >>> from relfit import JointEstimate, decide
         >>> result = decide(JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3)))
@@ -46,13 +47,25 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
         With probability 95%, all ranks lie in these sets.
         """
         source = seeded(self.seed or 0, "ranks")
-        shown = rank_sets(self.estimate, check_level(level), rng=source, simultaneous=simultaneous)
-        worse, better = self._spread(shown[0], True, False), self._spread(shown[1], False, True, False)
-        lower, upper = 1 + worse.sum(axis=1), len(better) - better.sum(axis=1)
-        return Ranks(names=self.names, lower=lower, upper=upper, worse=worse, level=level, simultaneous=simultaneous)
+        shown = rank_sets(
+            self.estimate, check_level(level), rng=source, simultaneous=simultaneous
+        )
+        worse = self._spread(shown[0], True, False)
+        better = self._spread(shown[1], False, True, False)
+        lower = 1 + worse.sum(axis=1)
+        upper = len(better) - better.sum(axis=1)
+        return Ranks(
+            names=self.names,
+            lower=lower,
+            upper=upper,
+            worse=worse,
+            level=level,
+            simultaneous=simultaneous,
+        )
 
     def pairs(self, correction: str = "holm") -> PairMatrix:
-        """Who beats whom: one-sided tests of "i is no worse than j" for all ordered pairs, at level alpha.
+        """Who beats whom: one-sided tests of "i is no worse than j" for all ordered pairs,
+        at level alpha.
 
         >>> from relfit import JointEstimate, decide
         >>> result = decide(JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3)))
@@ -71,7 +84,9 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able form with the grades; ±infinity is written as the text "inf" or "-inf", and NaN as null."""
+        """A JSON-able form with the grades; ±infinity is written as the text "inf" or
+        "-inf", and NaN as null.
+        """
         return {**super().to_dict(), "grade": list(self.grade)}
 
     @classmethod
@@ -101,11 +116,15 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
         try:
             import pandas
         except ImportError:
-            raise InputError("to_frame: needs pandas; install it with  pip install pandas") from None
+            raise InputError(
+                "to_frame: needs pandas; install it with  pip install pandas"
+            ) from None
         return pandas.DataFrame(self.rows()).set_index("name")
 
     def to_latex(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The table for a paper, in LaTeX with booktabs, which is also written to `path` if given."""
+        """The table for a paper, in LaTeX with booktabs, which is also written to `path` if
+        given.
+        """
         from relfit.results.formats import to_latex
 
         return also_written(to_latex(self), path)
@@ -117,19 +136,25 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
         return also_written(to_markdown(self), path)
 
     def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The rows with all their digits as comma-separated values, which are also written to `path` if given."""
+        """The rows with all their digits as comma-separated values, which are also written
+        to `path` if given.
+        """
         from relfit.results.formats import to_csv
 
         return also_written(to_csv(self), path)
 
     def methods_text(self, cite: str = "text") -> str:
-        """A paragraph for a paper with its references, true for these settings; `cite` is "text" or "bibtex"."""
+        """A paragraph for a paper with its references, true for these settings; `cite` is
+        "text" or "bibtex".
+        """
         from relfit.results.formats import methods_text
 
         return methods_text(self, cite)
 
     def plot(self, ax: Any = None, *, of: str = "discrepancy") -> Any:
-        """A forest plot of the discrepancies, or ``of="difference"`` to the best; returns the matplotlib Axes."""
+        """A forest plot of the discrepancies, or ``of="difference"`` to the best; returns
+        the matplotlib Axes.
+        """
         return attached("Comparison.plot")(self, ax, of=of)
 
     def plot_pairs(self, ax: Any = None) -> Any:
@@ -137,18 +162,23 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
         return attached("Comparison.plot_pairs")(self, ax)
 
     def plot_witness(self, data: Any, name: str | None = None, ax: Any = None) -> Any:
-        """Where a model (the one with the largest discrepancy) and the data differ; returns the Axes.
+        """Where a model (the one with the largest discrepancy) and the data differ; returns
+        the Axes.
 
         `data` is the pair (reference, models) that was compared.
         """
         return attached("Comparison.plot_witness")(self, data, name, ax)
 
     def plot_power(self, ax: Any = None, *, power: float = 0.8, trials: int = 200) -> Any:
-        """The chance of finding each model worse against the number of rows, for this test; returns the Axes."""
+        """The chance of finding each model worse against the number of rows, for this test;
+        returns the Axes.
+        """
         return attached("Comparison.plot_power")(self, ax, power=power, trials=trials)
 
     def plot_bandwidths(self, data: Any, ax: Any = None) -> Any:
-        """The differences and verdicts at several bandwidths; `data` is (reference, models). Returns the Axes."""
+        """The differences and verdicts at several bandwidths; `data` is (reference, models).
+        Returns the Axes.
+        """
         return attached("Comparison.plot_bandwidths")(self, data, ax)
 
     def report(
@@ -163,18 +193,19 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
     ) -> None:
         """Write a self-contained HTML report.
 
-        Args:
-            path: the file.
-            data: the pair (reference, models) that was compared: adds where they differ, other bandwidths and more.
-                Of `compare_losses`, what it was given: adds the verdicts within each stratum, and items on which a
-                worse model loses.
-            items: for features of images or texts, the name of a model (or "reference") → a file, an image or a text
-                for every row: adds the most and least typical ones.
-            command: the command line to show as the way to repeat it.
-            gate: what `relfit.report.gate.judge` answered: its sentence stands above everything else.
+        Args: path: the file. data: the pair (reference, models) that was compared: adds
+            where they differ, other bandwidths and more. Of `compare_losses`, what it was
+            given: adds the verdicts within each stratum, and items on which a worse model
+            loses.
+            items: for features of images or texts, the name of a model (or "reference") → a
+                file, an image or a text for every row: adds the most and least typical ones.
+            command: the command line to show as the way to repeat it. gate: what
+            `relfit.report.gate.judge` answered: its sentence stands above everything else.
             title: a heading for the page.
         """
-        attached("Comparison.report")(self, path, data, items=items, command=command, gate=gate, title=title)
+        attached("Comparison.report")(
+            self, path, data, items=items, command=command, gate=gate, title=title
+        )
 
 
 def comparison(
@@ -189,11 +220,16 @@ def comparison(
     method: Mapping[str, Any] | None = None,
     **record: Any,
 ) -> Comparison:
-    """The result of a decision on the distinct models, of which `names` has copies and impossible ones, too.
+    """The result of a decision on the distinct models, of which `names` has copies and
+    impossible ones, too.
 
-    `method` holds fields of `Method` besides those of the test, and `record` other fields of the result.
+    `method` holds fields of `Method` besides those of the test, and `record` other fields of
+    the result.
     """
-    names, copies, impossible, law = names or joint.names, dict(copies or {}), dict(impossible or {}), joint.close
+    names = names or joint.names
+    copies = dict(copies or {})
+    impossible = dict(impossible or {})
+    law = joint.close
     used = {
         **(method or {}),
         **({} if law is None else {"variance": "second-order"}),
@@ -218,13 +254,18 @@ def comparison(
 
 
 def _status(
-    name: str, joint: JointEstimate, decision: Decision, copies: Mapping[str, str], impossible: Mapping[str, int]
+    name: str,
+    joint: JointEstimate,
+    decision: Decision,
+    copies: Mapping[str, str],
+    impossible: Mapping[str, int],
 ) -> tuple[str, ...]:
     """The words for a model, its own and those of the model that it stands for."""
     original = copies.get(name, name)
     copied = () if original == name else (f"duplicate of {original}",)
     if name in impossible:
         return (*copied, "impossible rows")
-    i, near = joint.names.index(original), joint.near_degeneracy
+    i = joint.names.index(original)
+    near = joint.near_degeneracy
     degenerate = near is not None and near[i] > NEAR_DEGENERATE and joint.close is None
     return (*copied, *decision.status[i], *(("near-degenerate",) if degenerate else ()))

@@ -1,4 +1,5 @@
-"""The result for papers and spreadsheets: tables in LaTeX, Markdown and CSV, and a paragraph on the methods.
+"""The result for papers and spreadsheets: tables in LaTeX, Markdown and CSV, and a paragraph
+on the methods.
 
 The paragraph is true for the settings used, and followed by the references that it cites.
 """
@@ -26,9 +27,29 @@ LONGEST_NAME = 80
 _LATEX = {
     "\\": r"\textbackslash{}",
     **{c: f"\\{c}" for c in "&%$#_{}"},
-    **{"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}"},
-    **{"|": r"\textbar{}", "²": r"\textsuperscript{2}", "Δ": r"$\Delta$", "α": r"$\alpha$", "—": "---", "–": "--"},
-    **{"−": "$-$", "‖": r"$\|$", "×": r"$\times$", "≤": r"$\leq$", "·": r"$\cdot$", "…": r"\dots{}", "∞": r"$\infty$"},
+    **{
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+    },
+    **{
+        "|": r"\textbar{}",
+        "²": r"\textsuperscript{2}",
+        "Δ": r"$\Delta$",
+        "α": r"$\alpha$",
+        "—": "---",
+        "–": "--",
+    },
+    **{
+        "−": "$-$",
+        "‖": r"$\|$",
+        "×": r"$\times$",
+        "≤": r"$\leq$",
+        "·": r"$\cdot$",
+        "…": r"\dots{}",
+        "∞": r"$\infty$",
+    },
 }
 _LOWERED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -44,11 +65,14 @@ _CORRECTIONS = {
     "bh": "the Benjamini–Hochberg procedure [benjamini1995controlling]",
     "holm": "Holm's procedure [holm1979simple]",
     "bonferroni": "Bonferroni's correction",
-    "stepdown": "a step-down procedure on the joint law of all models' statistics [romano2005exact]",
+    "stepdown": "a step-down procedure on the joint law of all models' statistics "
+    "[romano2005exact]",
 }
 _DEPENDENCE = {
-    "shared": "The models' samples came from common random numbers or prompts, and the covariance allows for this.",
-    "paired": "The models' samples were paired with the data {pairing}, and the covariance allows for this.",
+    "shared": "The models' samples came from common random numbers or prompts, and the "
+    "covariance allows for this.",
+    "paired": "The models' samples were paired with the data {pairing}, and the covariance "
+    "allows for this.",
     "chain": "The samples were Markov chains; standard errors are from batch means.",
 }
 _PRESETS = {
@@ -61,7 +85,8 @@ def to_latex(comparison: Verdicts) -> str:
     r"""A ``tabular`` for the booktabs package, the best model in bold.
 
     >>> from relfit import JointEstimate, decide
-    >>> print(to_latex(decide(JointEstimate(("a_1", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi")))
+    >>> joint = JointEstimate(("a_1", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]])
+    >>> print(to_latex(decide(joint, test="relpsi")))
     % \usepackage{booktabs}
     \begin{tabular}{lrrrrl}
     \toprule
@@ -76,19 +101,29 @@ def to_latex(comparison: Verdicts) -> str:
     rows = [list(map(_latex_title, cells.titles))]
     for kind, (name, *others) in zip(cells.kinds, cells.rows, strict=True):
         shown = rf"\textbf{{{latex_text(name)}}}" if kind == "best" else latex_text(name)
-        numbers, verdicts = others[: -cells.verdicts], others[-cells.verdicts :]
+        numbers = others[: -cells.verdicts]
+        verdicts = others[-cells.verdicts :]
         rows.append([shown, *map(_latex_number, numbers), *map(latex_text, verdicts)])
     title, *lines = (" & ".join(row) + r" \\" for row in rows)
     columns = "l" + "r" * (len(cells.titles) - 1 - cells.verdicts) + "l" * cells.verdicts
     head = [r"% \usepackage{booktabs}", rf"\begin{{tabular}}{{{columns}}}"]
-    return "\n".join([*head, r"\toprule", title, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}"])
+    return "\n".join(
+        [*head, r"\toprule", title, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}"]
+    )
 
 
 def to_markdown(comparison: Verdicts) -> str:
     r"""A table as GitHub and most others read it, the best model in bold.
 
     >>> from relfit import JointEstimate, decide
-    >>> print(to_markdown(decide(JointEstimate(("a", "b|c"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi")))
+    >>> print(
+    ...     to_markdown(
+    ...         decide(
+    ...             JointEstimate(("a", "b|c"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]),
+    ...             test="relpsi",
+    ...         )
+    ...     )
+    ... )
     | model | score | s.e. | Δ to best | p-value | verdict |
     | :--- | ---: | ---: | ---: | ---: | :--- |
     | **a** | 0.10 | 0.10 | — | — | best of the sample |
@@ -110,24 +145,41 @@ def markdown_text(text: str) -> str:
 
 
 def to_csv(comparison: Verdicts) -> str:
-    """Every column of `rows()` with all digits, for programs; the status words are joined by semicolons.
+    """Every column of `rows()` with all digits, for programs; the status words are joined by
+    semicolons.
 
-    A name that a spreadsheet would run as a formula (it begins with =, +, -, @ or a tab) gets an apostrophe before it.
+    A name that a spreadsheet would run as a formula (it begins with =, +, -, @ or a tab)
+    gets an apostrophe before it.
 
     >>> from relfit import JointEstimate, decide
-    >>> table = to_csv(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi"))
+    >>> table = to_csv(
+    ...     decide(
+    ...         JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi"
+    ...     )
+    ... )
     >>> print(table.splitlines()[1])
     a,0.1,0.1,0.0,1.0,0.0,1.0,1.0,False,best,,,True,best of the sample,
     """
     rows = comparison.rows()
     lines: list[str] = []
     # With this end of a line, a cell that holds either of its characters is put in quotes.
-    writer = csv.DictWriter(SimpleNamespace(write=lines.append), list(rows[0]), lineterminator="\r\n")
+    writer = csv.DictWriter(
+        SimpleNamespace(write=lines.append), list(rows[0]), lineterminator="\r\n"
+    )
     writer.writeheader()
     for row in rows:
-        cells = {key: "; ".join(value) if isinstance(value, tuple) else value for key, value in row.items()}
-        formulas = {key for key, cell in cells.items() if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS)}
-        writer.writerow({key: f"'{cell}" if key in formulas else cell for key, cell in cells.items()})
+        cells = {
+            key: "; ".join(value) if isinstance(value, tuple) else value
+            for key, value in row.items()
+        }
+        formulas = {
+            key
+            for key, cell in cells.items()
+            if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS)
+        }
+        writer.writerow(
+            {key: f"'{cell}" if key in formulas else cell for key, cell in cells.items()}
+        )
     return "".join(line.removesuffix("\r\n") + "\n" for line in lines)
 
 
@@ -183,11 +235,16 @@ def references() -> dict[str, Reference]:
     >>> references()["lim2019kernel"].cited
     'Lim et al., 2019'
     """
-    text = resources.files("relfit").joinpath("report/templates/references.bib").read_text(encoding="utf-8")
+    text = (
+        resources.files("relfit")
+        .joinpath("report/templates/references.bib")
+        .read_text(encoding="utf-8")
+    )
     papers = {}
     for entry in text.strip().split("\n\n"):
         fields = dict(re.findall(r"^  (\w+) = \{+(.*?)\}+,$", entry, flags=re.MULTILINE))
-        key, authors = entry.partition("{")[2].partition(",")[0], tuple(fields["author"].split(" and "))
+        key = entry.partition("{")[2].partition(",")[0]
+        authors = tuple(fields["author"].split(" and "))
         papers[key] = Reference(entry, authors, fields["year"], fields["title"], _where(fields))
     return papers
 
@@ -206,18 +263,29 @@ def _where(fields: dict[str, str]) -> str:
 def methods_text(comparison: Verdicts, cite: str = "text") -> str:
     r"""One paragraph, then the references it cites.
 
-    `cite` is "text" for (Author, Year) and a list of references, "bibtex" for \citep commands and BibTeX entries.
+    `cite` is "text" for (Author, Year) and a list of references, "bibtex" for \citep
+    commands and BibTeX entries.
 
     >>> from relfit import JointEstimate, decide
-    >>> result = decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi")
+    >>> result = decide(
+    ...     JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi"
+    ... )
     >>> methods_text(result).splitlines()[-1][:50]
     'Lim, J. N., Yamada, M., Schölkopf, B. and Jitkritt'
     """
     check_choice("cite", cite, ("text", "bibtex"))
-    margin, level = fill("{margin}", comparison), f"α = {comparison.alpha:g}"
-    error = f"Models were called worse{margin} where p ≤ {level}, without adjustment for the number of models."
+    margin = fill("{margin}", comparison)
+    level = f"α = {comparison.alpha:g}"
+    error = (
+        f"Models were called worse{margin} where p ≤ {level}, without adjustment for the "
+        f"number of models."
+    )
     if comparison.correction in _CORRECTIONS:
-        rate = "false discovery rate" if comparison.correction in ("by", "bh") else "family-wise error rate"
+        rate = (
+            "false discovery rate"
+            if comparison.correction in ("by", "bh")
+            else "family-wise error rate"
+        )
         adjusted = f"P-values were adjusted by {_CORRECTIONS[comparison.correction]}"
         error = f"{adjusted}; models were called worse{margin} at level {level} of the {rate}."
     pairing = "row by row" if comparison.groups is None else "group by group"
@@ -226,7 +294,11 @@ def methods_text(comparison: Verdicts, cite: str = "text") -> str:
         _encoded(comparison),
         _kernel(comparison),
         _DEPENDENCE.get(comparison.dependence or "", "").format(pairing=pairing),
-        fill(TESTS[comparison.test].words.methods, comparison, critical=_critical_values(comparison)),
+        fill(
+            TESTS[comparison.test].words.methods,
+            comparison,
+            critical=_critical_values(comparison),
+        ),
         error,
         _software(comparison),
     ]
@@ -235,7 +307,13 @@ def methods_text(comparison: Verdicts, cite: str = "text") -> str:
     papers = [references()[key] for key in keys]
     if cite == "bibtex":
         text = latex_text(text.replace(_FORMULA, "\0")).replace("\0", _LATEX_FORMULA)
-        text = _INSIDE.sub(lambda match: rf"({match[1]}; \citealp{{{match[2].replace('; ', ',')}}})", text)
+        text = _INSIDE.sub(
+            lambda match: (
+                rf"({match[1]}; "
+                rf"\citealp{{{match[2].replace('; ', ',')}}})"
+            ),
+            text,
+        )
         text = _CITATION.sub(lambda match: rf"\citep{{{match[1].replace('; ', ',')}}}", text)
         return "\n\n".join([text, *(paper.bibtex for paper in papers)])
     text = _INSIDE.sub(lambda match: f"({match[1]}; {_cited(match[2])})", text)
@@ -249,8 +327,13 @@ def _encoded(comparison: Verdicts) -> str:
     if encoding is None:
         return "Columns were not standardised." if comparison.unscaled else ""
     numbers = any(column.kind != "category" for column in encoding.columns)
-    by = {"auto": "mean and standard deviation", "robust": "median and median absolute deviation"}.get(encoding.scale)
-    scaled = f"Numeric columns were standardised by the reference's {by}." if by and numbers else ""
+    by = {
+        "auto": "mean and standard deviation",
+        "robust": "median and median absolute deviation",
+    }.get(encoding.scale)
+    scaled = (
+        f"Numeric columns were standardised by the reference's {by}." if by and numbers else ""
+    )
     if measure_of(comparison).kind == "densities":
         rows = "observations" if comparison.sizes and comparison.sizes[0] else "pooled draws"
         how = (
@@ -261,7 +344,11 @@ def _encoded(comparison: Verdicts) -> str:
         scaled = f"Rows were {how}, and the scores transformed with them."
     apart = ", with the mean squared distance of standardised numbers" if by else ""
     categories = any(column.kind == "category" for column in encoding.columns)
-    levels = f"Levels of categorical columns were encoded as indicators{apart}." if categories else ""
+    levels = (
+        f"Levels of categorical columns were encoded as indicators{apart}."
+        if categories
+        else ""
+    )
     return " ".join(part for part in (scaled, levels) if part)
 
 
@@ -270,26 +357,36 @@ def _cited(keys: str) -> str:
 
 
 def _compared(comparison: Verdicts) -> str:
-    measure, compared = measure_of(comparison), f"We compared {len(comparison.names)} models{_rows(comparison)}"
+    measure = measure_of(comparison)
+    compared = f"We compared {len(comparison.names)} models{_rows(comparison)}"
     both = ", with its first- and second-order parts estimated separately"
     parts = both if comparison.variance == "second-order" else ""
     what = "items" if measure.kind == "values" else "rows"
     grouped = f", treating {what} of one group as dependent" if comparison.groups else ""
     if measure.kind == "values":
         taken = f", {comparison.design}" if comparison.design else ""
-        by = f"by a {measure.name} ({measure.better}){taken}, with the covariance of its estimates"
+        by = (
+            f"by a {measure.name} ({measure.better}){taken}, with the covariance of its "
+            f"estimates"
+        )
         return f"{compared} {by}{parts}{grouped}."
     estimator = ESTIMATORS.get(comparison.estimator or "") if measure.pairs else None
     how = None if estimator is None else estimator.words
-    estimated = f", using {how}" if how else f", {comparison.design}" if comparison.design else ""
+    estimated = (
+        f", using {how}" if how else f", {comparison.design}" if comparison.design else ""
+    )
     if comparison.locations is not None:
         estimated = f", at {len(comparison.locations)} locations"
-    covariance = "the joint covariance of the estimates was estimated from the same observations"
+    covariance = (
+        "the joint covariance of the estimates was estimated from the same observations"
+    )
     return f"{compared} by {measure.methods}{estimated}; {covariance}{parts}{grouped}."
 
 
 def _rows(comparison: Verdicts) -> str:
-    """What the models were compared on: items with scores, or samples or densities against a reference."""
+    """What the models were compared on: items with scores, or samples or densities against a
+    reference.
+    """
     if not comparison.sizes:
         return ""
     reference, *models = comparison.sizes
@@ -300,26 +397,38 @@ def _rows(comparison: Verdicts) -> str:
         return f", each given by {drawn} draws, against a target density"
     test = TESTS[comparison.test].words
     source = f"each given by a sample of {drawn}" if models else "given by their densities"
-    return f", {source}, against {reference:,} observations" + (f" used {test.rows}" if test.rows else "")
+    return f", {source}, against {reference:,} observations" + (
+        f" used {test.rows}" if test.rows else ""
+    )
 
 
 def _kernel(comparison: Verdicts) -> str:
-    kernel, rule = comparison.kernel, ""
+    kernel = comparison.kernel
+    rule = ""
     if kernel is None:
         return ""
     if comparison.bandwidth_rule == "median":
-        pooled = "of the observations" if len(comparison.sizes or ()) == 1 else "of the pooled rows"
+        pooled = (
+            "of the observations" if len(comparison.sizes or ()) == 1 else "of the pooled rows"
+        )
         rule = f", the median distance {pooled} (at most 1000 of them)"
     elif comparison.bandwidth_rule == "selected":
-        rule = ", chosen for the largest separation of the models on rows that the test did not use"
+        rule = (
+            ", chosen for the largest separation of the models on rows that the test "
+            "did not use"
+        )
     described = f"{kernel.describe()}{rule}"
     if isinstance(kernel, Gaussian):
-        described = f"Gaussian kernel, bandwidth b = {plain_number(kernel.length)}{rule}, {_FORMULA}"
+        described = (
+            f"Gaussian kernel, bandwidth b = {plain_number(kernel.length)}{rule}, {_FORMULA}"
+        )
     return f"The kernel was: {described}. {_PRESETS.get(comparison.preset or '', '')}".rstrip()
 
 
 def _critical_values(comparison: Verdicts) -> str:
-    """Where the best set's critical values came from: with few rows from Student's law, if the result says how many."""
+    """Where the best set's critical values came from: with few rows from Student's law, if
+    the result says how many.
+    """
     counts = [count for count in comparison.groups or comparison.sizes or () if count > 0]
     few = counts and min(counts) < SMALL_SAMPLE
     return "simulated critical values" + (" (Student's law for each difference)" if few else "")

@@ -1,9 +1,11 @@
-"""The scale of verdicts: one place that says which grade a model has, and how it is called, counted and drawn.
+"""The scale of verdicts: one place that says which grade a model has, and how it is called,
+counted and drawn.
 
-Two levels of evidence against a model are told apart. *Worse* holds for the model taken alone: its own p-value is at
-most α (with "bh" or "by", its adjusted one: these control the false discovery rate of all verdicts "worse"). *Clearly
-worse* holds for all models at once: its `simultaneous_pvalue` is at most α, so that with probability 1 − α no model as
-good as the best is called clearly worse. docs/decisions.md says what that is for each test.
+Two levels of evidence against a model are told apart. *Worse* holds for the model taken
+alone: its own p-value is at most α (with "bh" or "by", its adjusted one: these control the
+false discovery rate of all verdicts "worse"). *Clearly worse* holds for all models at once:
+its `simultaneous_pvalue` is at most α, so that with probability 1 − α no model as good as
+the best is called clearly worse. docs/decisions.md says what that is for each test.
 """
 
 from __future__ import annotations
@@ -45,14 +47,22 @@ KINDS = {grade.kind: grade for grade in SCALE}
 
 
 def decisive_pvalue(pvalue: Array, adjusted_pvalue: Array, correction: str) -> Array:
-    """(l,) the p-values that "worse" is decided by: the models' own, or those of a false discovery rate."""
+    """(l,) the p-values that "worse" is decided by: the models' own, or those of a false
+    discovery rate.
+    """
     return adjusted_pvalue if correction in DISCOVERY_RATE else pvalue
 
 
 def graded(
-    best: int, pvalue: Array, simultaneous_pvalue: Array, alpha: float, equivalent: Mask | None, same: Mask
+    best: int,
+    pvalue: Array,
+    simultaneous_pvalue: Array,
+    alpha: float,
+    equivalent: Mask | None,
+    same: Mask,
 ) -> tuple[str, ...]:
-    """The grade of every model; `pvalue` is the decisive one, `same` marks models that are the best one again.
+    """The grade of every model; `pvalue` is the decisive one, `same` marks models that are
+    the best one again.
 
     >>> p, at_once = np.array([1.0, 0.4, 0.03, 0.001]), np.array([1.0, 0.8, 0.07, 0.003])
     >>> graded(0, p, at_once, 0.05, None, np.zeros(4, dtype=bool))
@@ -71,5 +81,9 @@ def graded(
 def of_decision(decision: Decision, alpha: float) -> tuple[str, ...]:
     """The grades of the distinct models in a decision."""
     same = np.array(["indistinguishable" in words for words in decision.status])
-    pvalue = decisive_pvalue(np.exp(decision.log_pvalue), decision.adjusted_pvalue, decision.correction)
-    return graded(decision.best, pvalue, decision.simultaneous_pvalue, alpha, decision.equivalent, same)
+    pvalue = decisive_pvalue(
+        np.exp(decision.log_pvalue), decision.adjusted_pvalue, decision.correction
+    )
+    return graded(
+        decision.best, pvalue, decision.simultaneous_pvalue, alpha, decision.equivalent, same
+    )

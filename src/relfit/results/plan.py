@@ -1,4 +1,6 @@
-"""Plan: the rows that each model and test needs, the power curves, and the gaps that can be detected."""
+"""Plan: the rows that each model and test needs, the power curves, and the gaps that can be
+detected.
+"""
 
 from __future__ import annotations
 
@@ -24,21 +26,18 @@ if TYPE_CHECKING:
 class Plan(Record):
     """How many rows the tests need to find each model worse.
 
-    Attributes:
-        names: all models of the pilot.
-        best: the model with the smallest D, which the others' gaps are measured to.
-        target_power, alpha, tests, select_fraction, corrections: what was asked for.
-        n: the rows that `power` and `detectable_gap` of the forecasts are for.
-        pilot_n: the rows of the pilot's smallest sample, which its covariance belongs to.
-        fewest: per test, the fewest rows with which it runs.
-        most: the largest number of rows looked at.
-        forecasts: one per model (except the best) and test.
-        sizes: (k,) rows of the power curves.
-        curves: (tests, models except the best, k) powers, in the order of `tests` and `forecasts`.
-        method: "closed forms" (two models) or "simulation".
-        notes: sentences the reader should see.
-        measure, higher_is_better, binary: what the gaps are differences of, as in `JointEstimate`.
-        yardstick: how far two halves of the pilot's data are apart through sampling alone, in these units, or None.
+    Attributes: names: all models of the pilot. best: the model with the smallest D, which
+        the others' gaps are measured to. target_power, alpha, tests, select_fraction,
+        corrections: what was asked for. n: the rows that `power` and `detectable_gap` of the
+        forecasts are for. pilot_n: the rows of the pilot's smallest sample, which its
+        covariance belongs to. fewest: per test, the fewest rows with which it runs. most:
+        the largest number of rows looked at. forecasts: one per model (except the best) and
+        test. sizes: (k,) rows of the power curves. curves: (tests, models except the best,
+        k) powers, in the order of `tests` and `forecasts`. method: "closed forms" (two
+        models) or "simulation". notes: sentences the reader should see. measure,
+        higher_is_better, binary: what the gaps are differences of, as in `JointEstimate`.
+        yardstick: how far two halves of the pilot's data are apart through sampling alone,
+        in these units, or None.
     """
 
     names: tuple[str, ...]
@@ -67,7 +66,10 @@ class Plan(Record):
 
     def rows(self) -> list[dict[str, Any]]:
         """The table every output is made from: one row per model and test."""
-        return [{item.name: getattr(cell, item.name) for item in fields(Forecast)} for cell in self.forecasts]
+        return [
+            {item.name: getattr(cell, item.name) for item in fields(Forecast)}
+            for cell in self.forecasts
+        ]
 
     def curve_rows(self) -> list[dict[str, Any]]:
         """The power curves as a table: name, test, n, power."""
@@ -81,11 +83,17 @@ class Plan(Record):
 
     def needed(self, name: str, test: str) -> float:
         """Rows needed for one model and test; inf where `most` are not enough."""
-        return next(cell.n_needed for cell in self.forecasts if (cell.name, cell.test) == (name, test))
+        return next(
+            cell.n_needed for cell in self.forecasts if (cell.name, cell.test) == (name, test)
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able form; infinity is written as the text "inf", and NaN as null."""
-        return {**super().to_dict(), "rows": plain(self.rows()), "curve": plain(self.curve_rows())}
+        return {
+            **super().to_dict(),
+            "rows": plain(self.rows()),
+            "curve": plain(self.curve_rows()),
+        }
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The power curves: a colour per model, a line style per test."""
@@ -97,7 +105,8 @@ class Plan(Record):
 
 
 def plan_display(plan: Plan, longest_name: int = LONGEST_NAME) -> Display:
-    """The answer in one sentence, the settings, a table with a line per model and test, and the notes.
+    """The answer in one sentence, the settings, a table with a line per model and test, and
+    the notes.
 
     >>> from relfit import Assumed, plan
     >>> print(plan(Assumed(0.01, standard_error=0.01, n=500)))
@@ -106,21 +115,41 @@ def plan_display(plan: Plan, longest_name: int = LONGEST_NAME) -> Display:
     model  test      gap   rows  power at 500  detectable gap at 500
     m1     best set  0.01  6183  0.17          0.0352
     """
-    source = f"{'pilot' if plan.measured else 'assumed gaps, standard errors'} of {plan.pilot_n} rows"
+    source = (
+        f"{'pilot' if plan.measured else 'assumed gaps, standard errors'} of "
+        f"{plan.pilot_n} rows"
+    )
     method = f"simulation, {plan.trials} trials" if plan.method == "simulation" else plan.method
     corrected = [
         f"{words.name_of_test(test)}: {words.CORRECTION_NAMES.get(correction, correction)}"
         for test, correction in zip(plan.tests, plan.corrections, strict=True)
         if correction != "none" and (len(plan.names) > 2 or TESTS[test].tests_best)
     ]
-    header = [f"rows for power {plan.target_power:g}", f"α = {plan.alpha:g}", source, method, *corrected]
+    header = [
+        f"rows for power {plan.target_power:g}",
+        f"α = {plan.alpha:g}",
+        source,
+        method,
+        *corrected,
+    ]
     names = dict(zip(plan.names, short_names(plan.names, longest_name), strict=True))
     ranged = any(row["n_range"] is not None for row in plan.rows())
     unit = gap_unit(plan)[0]
-    titles = ["model", "test", f"gap{unit}", "rows", *(["16–84%"] if ranged else []), f"power at {plan.n}"]
-    rows = tuple(tuple(_plan_cells(plan, row, names[row["name"]], ranged)) for row in plan.rows())
+    titles = [
+        "model",
+        "test",
+        f"gap{unit}",
+        "rows",
+        *(["16–84%"] if ranged else []),
+        f"power at {plan.n}",
+    ]
+    rows = tuple(
+        tuple(_plan_cells(plan, row, names[row["name"]], ranged)) for row in plan.rows()
+    )
     kinds = ("open",) * len(rows)
-    cells = Table((*titles, f"detectable gap at {plan.n}"), rows, kinds, verdicts=0, words=(0, 1))
+    cells = Table(
+        (*titles, f"detectable gap at {plan.n}"), rows, kinds, verdicts=0, words=(0, 1)
+    )
     halves = []
     if plan.yardstick:
         apart = f"about {plan.yardstick:.2g} apart{unit}"
@@ -139,38 +168,78 @@ def _plan_cells(plan: Plan, row: dict[str, Any], name: str, ranged: bool) -> lis
     elif row["n_needed"] == plan.fewest[plan.tests.index(row["test"])]:
         rows += " (minimum)"
     # Both ends are often the same number.
-    ends = " to ".join(dict.fromkeys(map(shown, row["n_range"]))) if row["n_range"] is not None else NOTHING
+    ends = (
+        " to ".join(dict.fromkeys(map(shown, row["n_range"])))
+        if row["n_range"] is not None
+        else NOTHING
+    )
     times = gap_unit(plan)[1]
     error = times * row["gap_standard_error"]
     gap = f"{times * row['gap']:.3g}" + (f" ± {error:.2g}" if error > 0.0 else "")
-    detectable = f"{times * row['detectable_gap']:.3g}" if math.isfinite(row["detectable_gap"]) else "none"
+    detectable = (
+        f"{times * row['detectable_gap']:.3g}"
+        if math.isfinite(row["detectable_gap"])
+        else "none"
+    )
     if row["detectable_gap"] == 0.0:
-        # The difference to the best does not vary: the pilot says nothing about what other data would show.
+        # The difference to the best does not vary: the pilot says nothing about what other data
+        # would show.
         detectable = NOTHING
     power = f"{row['power']:.2f}"
-    return [name, words.name_of_test(row["test"]), gap, rows, *([ends] if ranged else []), power, detectable]
+    return [
+        name,
+        words.name_of_test(row["test"]),
+        gap,
+        rows,
+        *([ends] if ranged else []),
+        power,
+        detectable,
+    ]
 
 
 def plan_answer(plan: Plan) -> str:
-    """The plan in one sentence, for the first of its tests: how many rows tell which models from the best.
+    """The plan in one sentence, for the first of its tests: how many rows tell which models
+    from the best.
 
     >>> from relfit import Assumed, plan
-    >>> plan_answer(plan(Assumed({"base": 0.01, "tuned": 0.0, "large": 0.0}, standard_error=0.003, n=500), rng=0))
+    >>> plan_answer(
+    ...     plan(
+    ...         Assumed(
+    ...             {"base": 0.01, "tuned": 0.0, "large": 0.0}, standard_error=0.003, n=500
+    ...         ),
+    ...         rng=0,
+    ...     )
+    ... )
     'About 460 rows tell base from tuned; large may never be separable from it.'
     """
     unit = words.row_word(plan.measure)
-    cells = sorted((cell for cell in plan.forecasts if cell.test == plan.tests[0]), key=lambda cell: cell.n_needed)
-    never = [cell.name for cell in cells if math.isinf(cell.n_needed) or math.isinf((cell.n_range or (0.0, 0.0))[1])]
-    found, best = [cell for cell in cells if cell.name not in never], quoted(plan.best)
+    cells = sorted(
+        (cell for cell in plan.forecasts if cell.test == plan.tests[0]),
+        key=lambda cell: cell.n_needed,
+    )
+    never = [
+        cell.name
+        for cell in cells
+        if math.isinf(cell.n_needed) or math.isinf((cell.n_range or (0.0, 0.0))[1])
+    ]
+    found = [cell for cell in cells if cell.name not in never]
+    best = quoted(plan.best)
     parts = []
     if found:
-        first, last = found[0], found[-1]
-        parts.append(f"about {words.about(first.n_needed)} {unit} tell {quoted(first.name)} from {best}")
+        first = found[0]
+        last = found[-1]
+        parts.append(
+            f"about {words.about(first.n_needed)} {unit} tell {quoted(first.name)} from {best}"
+        )
     if len(found) in (2, 3):
-        parts += [f"about {words.about(cell.n_needed)} tell {quoted(cell.name)} from it" for cell in found[1:]]
+        parts += [
+            f"about {words.about(cell.n_needed)} tell {quoted(cell.name)} from it"
+            for cell in found[1:]
+        ]
     elif len(found) > 3:
         parts.append(
-            f"about {words.about(last.n_needed)} tell all of the {len(found)} models from it that can be planned for"
+            f"about {words.about(last.n_needed)} tell all of the {len(found)} models from it "
+            f"that can be planned for"
         )
     answer = ", ".join(parts)
     if never:
@@ -181,7 +250,9 @@ def plan_answer(plan: Plan) -> str:
 
 
 def gap_unit(plan: Plan) -> tuple[str, float]:
-    """What gaps are measured in, and how many of it are 1: points for the fraction of right answers."""
+    """What gaps are measured in, and how many of it are 1: points for the fraction of right
+    answers.
+    """
     if plan.binary:
         return " in points", 100.0
     name = words.MEASURES[plan.measure].name

@@ -1,4 +1,6 @@
-"""Results as JSON, there and back. A file may be damaged, or written by somebody else: every field is checked."""
+"""Results as JSON, there and back. A file may be damaged, or written by somebody else: every
+field is checked.
+"""
 
 from __future__ import annotations
 
@@ -26,18 +28,26 @@ from relfit.util.files import write_text_atomic
 
 SCHEMA = 2
 # What decides the last digits of a result.
-VERSIONS = dict(relfit=__version__, numpy=np.__version__, scipy=scipy.__version__, python=platform.python_version())
+VERSIONS = dict(
+    relfit=__version__,
+    numpy=np.__version__,
+    scipy=scipy.__version__,
+    python=platform.python_version(),
+)
 
 
 class Attribute:
     """An attribute that follows from the parts of a result, computed once.
 
-    `told` is the metadata of a field. `source` says where a file's value belongs, if it is one of a part: the part, its
-    field and the number of axes with an entry for each model.
+    `told` is the metadata of a field. `source` says where a file's value belongs, if it is
+    one of a part: the part, its field and the number of axes with an entry for each model.
     """
 
     def __init__(
-        self, get: Callable[[Any], Any], told: Mapping[str, Any], source: tuple[str, str, int] | None = None
+        self,
+        get: Callable[[Any], Any],
+        told: Mapping[str, Any],
+        source: tuple[str, str, int] | None = None,
     ) -> None:
         self.get = get
         self.told = told
@@ -66,8 +76,12 @@ class Passed(Attribute):
         self.source = (self.part, name, 0)
 
 
-def of(part: str, form: Form | None = None, label: str | None = None, *, first: bool = False) -> Any:
-    """The attribute that a part has under the same name; with a form, a file has it besides the part."""
+def of(
+    part: str, form: Form | None = None, label: str | None = None, *, first: bool = False
+) -> Any:
+    """The attribute that a part has under the same name; with a form, a file has it besides
+    the part.
+    """
     return Passed(part, kept(form, label=label, first=first, written=form is not None))
 
 
@@ -77,7 +91,9 @@ def derived(get: Callable[[Any], Any], form: Form, label: str | None = None) -> 
 
 
 class Record:
-    """A finished result: it shows itself as a table, in terminals and in notebooks, and can be written as JSON."""
+    """A finished result: it shows itself as a table, in terminals and in notebooks, and can
+    be written as JSON.
+    """
 
     def _display(self, longest_name: int = LONGEST_NAME) -> Display:
         """What it shows; names longer than `longest_name` are cut."""
@@ -97,7 +113,9 @@ class Record:
 
     @classmethod
     def described(cls) -> dict[str, Mapping[str, Any]]:
-        """What a file has of the result, with the metadata of each; fields of parts stand in their place."""
+        """What a file has of the result, with the metadata of each; fields of parts stand in
+        their place.
+        """
         found: dict[str, Mapping[str, Any]] = {}
         for item in fields(cls):  # type: ignore[arg-type]
             part = cls.PARTS.get(item.name)
@@ -110,11 +128,19 @@ class Record:
     @classmethod
     def attributes(cls) -> dict[str, Attribute]:
         """The attributes that a file has besides the fields."""
-        held = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
-        return {name: each for name, each in held.items() if isinstance(each, Attribute) and each.told["written"]}
+        held = {
+            name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()
+        }
+        return {
+            name: each
+            for name, each in held.items()
+            if isinstance(each, Attribute) and each.told["written"]
+        }
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able form; ±infinity is written as the text "inf" or "-inf", and NaN as null."""
+        """A JSON-able form; ±infinity is written as the text "inf" or "-inf", and NaN as
+        null.
+        """
         kind = {"schema": SCHEMA, "type": f"relfit.{type(self).__name__}"}
         return {**kind, **{name: plain(value) for name, value in self.held().items()}}
 
@@ -129,9 +155,14 @@ class Record:
 
     def changed(self, **changes: Any) -> Self:
         """A copy with other values of some fields, which may be those of its parts."""
-        own = {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
+        items = fields(self)  # type: ignore[arg-type]
+        own = {item.name: getattr(self, item.name) for item in items}
         for name in set(changes) - set(own):
-            parts = [key for key, value in own.items() if name in getattr(value, "__dataclass_fields__", ())]
+            parts = [
+                key
+                for key, value in own.items()
+                if name in getattr(value, "__dataclass_fields__", ())
+            ]
             if not parts:
                 raise TypeError(f"{type(self).__name__} has no field {name}")
             own |= {key: replace(own[key], **{name: changes[name]}) for key in parts}
@@ -139,7 +170,9 @@ class Record:
         return replace(self, **own)  # type: ignore[type-var]
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The dictionary as JSON text (RFC 8259: no NaN, no Infinity), which is also written to `path` if given."""
+        """The dictionary as JSON text (RFC 8259: no NaN, no Infinity), which is also written
+        to `path` if given.
+        """
         return also_written(as_json(self.to_dict()), path)
 
 
@@ -152,16 +185,22 @@ def also_written(text: str, path: str | os.PathLike[str] | None) -> str:
 
 def text_of(source: str | os.PathLike[str]) -> str:
     """The JSON text itself, or that of the file."""
-    if isinstance(source, str) and (source.lstrip()[:1] in ("", *'{["') or len(source.splitlines()) > 1):
+    if isinstance(source, str) and (
+        source.lstrip()[:1] in ("", *'{["') or len(source.splitlines()) > 1
+    ):
         return source
     if not isinstance(source, str | os.PathLike):
-        raise InputError(f"source: expected JSON written by to_json, or its file, got {type(source).__name__}")
+        raise InputError(
+            f"source: expected JSON written by to_json, or its file, got "
+            f"{type(source).__name__}"
+        )
     try:
         return Path(source).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "it is not text in UTF-8"
         raise InputError(
-            f"source: expected JSON written by to_json, or its file, got {str(source)!r:.200}: {why}"
+            f"source: expected JSON written by to_json, or its file, got "
+            f"{str(source)!r:.200}: {why}"
         ) from None
 
 
@@ -192,7 +231,9 @@ def parsed(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"text: expected JSON written by to_json, got something else ({error})") from None
+        raise InputError(
+            f"text: expected JSON written by to_json, got something else ({error})"
+        ) from None
 
 
 def _refuse_constant(word: str) -> None:
@@ -201,20 +242,39 @@ def _refuse_constant(word: str) -> None:
 
 def comparison_from(kind: Any, data: Any) -> Any:
     """The Comparison that `to_dict` described; another schema number is refused."""
-    if not isinstance(data, Mapping) or data.get("schema") != SCHEMA or data.get("type") != "relfit.Comparison":
-        raise InputError(f"data: expected a relfit.Comparison of schema {SCHEMA}, got {_described(data)}")
-    forms = {name: told["form"] for name, told in kind.described().items() if told.get("form") is not None}
+    if (
+        not isinstance(data, Mapping)
+        or data.get("schema") != SCHEMA
+        or data.get("type") != "relfit.Comparison"
+    ):
+        raise InputError(
+            f"data: expected a relfit.Comparison of schema {SCHEMA}, got {_described(data)}"
+        )
+    forms = {
+        name: told["form"]
+        for name, told in kind.described().items()
+        if told.get("form") is not None
+    }
     try:
         found = _revived(forms, data)
         _check_arrays(forms, found)
         _check_names(found)
         result = kind.restored(found)
-    except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+    except (
+        ArithmeticError,
+        AttributeError,
+        KeyError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise InputError(f"data: not a complete relfit.Comparison ({error})") from None
     _check_verdicts(result, found["worse"])
     for name in ("grade", *kind.attributes()):
         if name in data and not _same(data[name], plain(getattr(result, name))):
-            raise InputError(f"data: contradicts itself: {name} is not that of its other numbers")
+            raise InputError(
+                f"data: contradicts itself: {name} is not that of its other numbers"
+            )
     return _with_others(kind, result, data.get("also", ()))
 
 
@@ -223,19 +283,30 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_same, one, other))
     numbers = isinstance(one, int | float) and isinstance(other, int | float)
-    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-300) if numbers else bool(one == other)
+    return (
+        math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-300)
+        if numbers
+        else bool(one == other)
+    )
 
 
 def _with_others(kind: Any, result: Any, others: Any) -> Any:
     """The result with the comparisons of the same models by other discrepancies."""
     if not isinstance(others, list | tuple):
-        raise InputError(f"data: also: expected a list of comparisons, got {reprlib.repr(others)}")
+        raise InputError(
+            f"data: also: expected a list of comparisons, got {reprlib.repr(others)}"
+        )
     if any(isinstance(other, Mapping) and other.get("also") for other in others):
-        raise InputError("data: also: expected comparisons by one discrepancy each, got some with more in them")
+        raise InputError(
+            "data: also: expected comparisons by one discrepancy each, got some "
+            "with more in them"
+        )
     also = tuple(comparison_from(kind, other) for other in others)
     measures = [result.measure, *(other.measure for other in also)]
     if any(other.names != result.names for other in also) or len(set(measures)) < len(measures):
-        raise InputError("data: also: expected the same models, each time by another discrepancy, got others")
+        raise InputError(
+            "data: also: expected the same models, each time by another discrepancy, got others"
+        )
     return replace(result, also=also)
 
 
@@ -243,12 +314,18 @@ def _described(data: Any) -> str:
     if not isinstance(data, Mapping):
         return type(data).__name__
     kind = data.get("type")
-    named = f"a {kind}" if isinstance(kind, str) and kind.startswith("relfit.") else "something else"
+    named = (
+        f"a {kind}"
+        if isinstance(kind, str) and kind.startswith("relfit.")
+        else "something else"
+    )
     return f"{named} of schema {data.get('schema')!r:.20}"
 
 
 def _revived(forms: Mapping[str, Form], data: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields in a file as a result holds them; a value that a field cannot have is refused."""
+    """The fields in a file as a result holds them; a value that a field cannot have is
+    refused.
+    """
     found = {}
     for name, form in forms.items():
         if name not in data:
@@ -261,7 +338,9 @@ def _revived(forms: Mapping[str, Form], data: Mapping[str, Any]) -> dict[str, An
 
 
 def _check_arrays(forms: Mapping[str, Form], found: Mapping[str, Any]) -> None:
-    """Refuse wrong shapes, and numbers that no test can give: NaN, negative errors, probabilities outside 0 to 1."""
+    """Refuse wrong shapes, and numbers that no test can give: NaN, negative errors,
+    probabilities outside 0 to 1.
+    """
     count = len(found["names"])
     shapes = {"models": (count,), "pairs": (count, count), "limits": (count, 2)}
     impossible = np.array([name in found.get("impossible", ()) for name in found["names"]])
@@ -273,37 +352,57 @@ def _check_arrays(forms: Mapping[str, Form], found: Mapping[str, Any]) -> None:
             raise ValueError(f"{name}: expected numbers, got none")
         if array.ndim != 2 if form.shape == "rows" else array.shape != shapes[form.shape]:
             raise ValueError(f"{name} of shape {array.shape} for {count} names")
-        finite = np.isfinite(array).all() or (form.infinite is True and not np.isnan(array).any())
+        finite = np.isfinite(array).all() or (
+            form.infinite is True and not np.isnan(array).any()
+        )
         if form.infinite == "impossible":
-            finite = bool((np.isfinite(array) != impossible).all() and (array[impossible] > 0.0).all())
+            finite = bool(
+                (np.isfinite(array) != impossible).all() and (array[impossible] > 0.0).all()
+            )
         if not finite or (array < form.low).any() or (array > form.high).any():
-            raise ValueError(f"{name}: expected numbers from {form.low:g} to {form.high:g}, got others")
+            raise ValueError(
+                f"{name}: expected numbers from {form.low:g} to {form.high:g}, got others"
+            )
 
 
 def _check_names(found: Mapping[str, Any]) -> None:
-    """Names that other fields refer to are those of models, and an original is not a copy itself."""
-    names, copies = found["names"], found.get("copies", {})
+    """Names that other fields refer to are those of models, and an original is not a copy
+    itself.
+    """
+    names = found["names"]
+    copies = found.get("copies", {})
     count = len(names)
-    per_model = {name: found.get(name) for name in ("status", "robust_to_bandwidth", "beaten_by")}
+    per_model = {
+        name: found.get(name) for name in ("status", "robust_to_bandwidth", "beaten_by")
+    }
     for name, values in per_model.items():
         if values is not None and len(values) != count:
             raise ValueError(f"{name}: {len(values)} for {count} names")
     for counts in (found.get("sizes"), found.get("groups")):
         if counts is not None and len(counts) not in (1, 1 + count):
             raise ValueError(f"sizes or groups: {len(counts)} numbers for {count} names")
-    mentioned = {*copies, *copies.values(), *found.get("shared_rows", ()), *found.get("impossible", ())}
+    mentioned = {
+        *copies,
+        *copies.values(),
+        *found.get("shared_rows", ()),
+        *found.get("impossible", ()),
+    }
     if not mentioned <= set(names) or set(copies.values()) & set(copies):
         raise ValueError("copies, shared_rows or impossible name a model that is not there")
 
 
 def _check_verdicts(result: Any, worse: Any) -> None:
-    """The verdicts are those of the p-values at alpha, as in every test; the best and its copies are never worse."""
+    """The verdicts are those of the p-values at alpha, as in every test; the best and its
+    copies are never worse.
+    """
     tested = np.array([original != result.best for original in result.originals().values()])
     wrong = np.flatnonzero(worse != (tested & (result.adjusted_pvalue <= result.alpha)))
     if len(wrong):
         i = int(wrong[0])
         verdict = "worse" if worse[i] else "not worse"
         raise InputError(
-            f"data: contradicts itself: {result.names[i]!r} is {verdict}, with an adjusted p-value of "
-            f"{result.adjusted_pvalue[i]:.4g} at alpha {result.alpha:g}; to change a level, compare again"
+            f"data: contradicts itself: {result.names[i]!r} is {verdict}, with an adjusted "
+            f"p-value of "
+            f"{result.adjusted_pvalue[i]:.4g} at alpha {result.alpha:g}; to change a level, "
+            f"compare again"
         )

@@ -1,4 +1,5 @@
-"""How the fields of results are kept: in a file, where each is checked when it is read, and on the page.
+"""How the fields of results are kept: in a file, where each is checked when it is read, and
+on the page.
 
 A field says it where it is declared::
 
@@ -64,10 +65,9 @@ def maybe(form: T) -> T:
 class Numbers(Form):
     """An array, whose shape and range are checked once the result is there.
 
-    Attributes:
-        shape: one number a model, a matrix of "pairs", two "limits" a model, or "rows" of any number.
-        low, high: the range.
-        infinite: True if ±∞ can be among them; "impossible" where they are for impossible models alone.
+    Attributes: shape: one number a model, a matrix of "pairs", two "limits" a model, or
+        "rows" of any number. low, high: the range. infinite: True if ±∞ can be among them;
+        "impossible" where they are for impossible models alone.
     """
 
     expected: str = "numbers"
@@ -79,15 +79,17 @@ class Numbers(Form):
 
 
 def kept(
-    form: Form | None = None, *, label: str | None = None, first: bool = False, written: bool = True
+    form: Form | None = None,
+    *,
+    label: str | None = None,
+    first: bool = False,
+    written: bool = True,
 ) -> Mapping[str, Any]:
     """The metadata of a field.
 
-    Args:
-        form: what it holds, for results that are read back from files.
-        label: the name under which the page lists it among the settings; None for what is no setting.
-        first: whether it stands before the other settings.
-        written: whether a file has it.
+    Args: form: what it holds, for results that are read back from files. label: the name
+        under which the page lists it among the settings; None for what is no setting. first:
+        whether it stands before the other settings. written: whether a file has it.
     """
     return {"form": form, "label": label, "first": first, "written": written}
 
@@ -102,11 +104,17 @@ def held(
 ) -> Any:
     """A field with this metadata; a function as the default is called for it."""
     told = kept(form, label=label, first=first, written=written)
-    return field(default_factory=default, metadata=told) if callable(default) else field(default=default, metadata=told)
+    return (
+        field(default_factory=default, metadata=told)
+        if callable(default)
+        else field(default=default, metadata=told)
+    )
 
 
 def _is_word(value: Any) -> bool:
-    """A setting, which is shown as it is: no control characters, which a terminal would obey."""
+    """A setting, which is shown as it is: no control characters, which a terminal would
+    obey.
+    """
     return is_text(value) and value.isprintable() and len(value) <= _LONGEST_WORD
 
 
@@ -115,7 +123,9 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_number(low: float, high: float) -> Check:
-    return lambda value: isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
+    return lambda value: (
+        isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
+    )
 
 
 def _is_flag(value: Any) -> bool:
@@ -131,12 +141,18 @@ def _each(check: Check) -> Check:
 
 
 def _table(check: Check) -> Check:
-    return lambda value: isinstance(value, Mapping) and all(is_text(k) and check(v) for k, v in value.items())
+    return lambda value: (
+        isinstance(value, Mapping) and all(is_text(k) and check(v) for k, v in value.items())
+    )
 
 
 def _are_digests(value: Any) -> bool:
     parts = isinstance(value, Mapping) and set(value) <= {"reference", "models"}
-    return parts and _or_none(_is_word)(value.get("reference")) and _table(_or_none(_is_word))(value.get("models", {}))
+    return (
+        parts
+        and _or_none(_is_word)(value.get("reference"))
+        and _table(_or_none(_is_word))(value.get("models", {}))
+    )
 
 
 def _words_of(value: Any) -> tuple[tuple[str, ...], ...]:
@@ -148,7 +164,11 @@ def _flags(value: Any) -> Any:
 
 
 NAME = Form("a name", is_text)
-NAMES = Form("different names", lambda value: _each(is_text)(value) and 0 < len(value) == len(set(value)), tuple)
+NAMES = Form(
+    "different names",
+    lambda value: _each(is_text)(value) and 0 < len(value) == len(set(value)),
+    tuple,
+)
 NAMES_OR_NULL = maybe(Form("names", _each(_or_none(is_text)), tuple))
 NAMES_BY_NAME = Form("names by name", _table(is_text))
 TEXTS = Form("texts", _each(is_text), tuple)
@@ -157,7 +177,9 @@ MAYBE_TEXT = maybe(Form("a text", is_text))
 WORD = Form("a word", _is_word)
 MAYBE_WORD = maybe(WORD)
 WORD_LISTS = Form("lists of words", _each(_each(is_text)), _words_of)
-TEST = Form(f"one of {', '.join(TESTS)}", lambda value: isinstance(value, str) and value in TESTS)
+TEST = Form(
+    f"one of {', '.join(TESTS)}", lambda value: isinstance(value, str) and value in TESTS
+)
 INDEX = Form("a whole number", _is_count)
 MAYBE_COUNT = maybe(INDEX)
 MAYBE_COUNTS = maybe(Form("whole numbers", _each(_is_count), tuple))

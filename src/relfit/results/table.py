@@ -1,4 +1,6 @@
-"""Finished cells with the lines around them, how numbers are written in a column, and all of that as text."""
+"""Finished cells with the lines around them, how numbers are written in a column, and all of
+that as text.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +24,22 @@ _MOST_DIGITS = 6
 _MOST_DECIMALS = 4
 _SMALL = 0.1
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_STYLES = {"best": "bold green", "same": "green", "equal": "green", "alone": "red", "worse": "bold red"}
+_STYLES = {
+    "best": "bold green",
+    "same": "green",
+    "equal": "green",
+    "alone": "red",
+    "worse": "bold red",
+}
 
 
 @dataclass(frozen=True)
 class Table:
     """Finished cells. `kinds` has the kind of each row's grade (`relfit.results.grade`).
 
-    The last columns are verdicts: one for each discrepancy. Those in `words` hold text too, all others numbers.
-    `marked` has the kind of other cells that are coloured, by row and column.
+    The last columns are verdicts: one for each discrepancy. Those in `words` hold text too,
+    all others numbers. `marked` has the kind of other cells that are coloured, by row and
+    column.
     """
 
     titles: tuple[str, ...]
@@ -45,8 +54,8 @@ class Table:
 class Display:
     """A result as it is shown, in a terminal and in a notebook.
 
-    `lines` stand below the table, each with its kind: "note", "worse" or "" for a plain sentence. `also` holds the
-    results of the same models by other discrepancies.
+    `lines` stand below the table, each with its kind: "note", "worse" or "" for a plain
+    sentence. `also` holds the results of the same models by other discrepancies.
     """
 
     header: str
@@ -60,7 +69,9 @@ def as_text(display: Display) -> Text:
     out = headed_table(display.header, display.table)
     out.right_crop()
     for kind, line in display.lines:
-        out.append("\n").append("Note: " if kind == "note" else "", style="yellow").append(line, _STYLES.get(kind, ""))
+        out.append("\n").append("Note: " if kind == "note" else "", style="yellow").append(
+            line, _STYLES.get(kind, "")
+        )
     for other in display.also:
         out.append("\n\n").append_text(as_text(other))
     return out
@@ -69,7 +80,8 @@ def as_text(display: Display) -> Text:
 def number_format(
     errors: Sequence[float], values: Sequence[float], decisive: Sequence[float] = ()
 ) -> Callable[[float], str]:
-    """One way to write a column of numbers: the largest s.e. with two digits, the smallest with one.
+    """One way to write a column of numbers: the largest s.e. with two digits, the smallest
+    with one.
 
     No number in `decisive` is rounded to 0.
     """
@@ -78,7 +90,9 @@ def number_format(
         return lambda value: f"{value:.3g}".replace("inf", "∞")
     decimals = _decimals(errors, decisive)
     if decimals > _MOST_DIGITS or max(map(abs, (*values, *errors))) >= 10**_MOST_DIGITS:
-        return lambda value: f"{value:.2e}".replace("e-0", "e-").replace("e+0", "e+").replace("inf", "∞")
+        return lambda value: (
+            f"{value:.2e}".replace("e-0", "e-").replace("e+0", "e+").replace("inf", "∞")
+        )
 
     def fixed(value: float) -> str:
         if not math.isfinite(value):
@@ -92,7 +106,8 @@ def number_format(
 def scaled_format(
     errors: Sequence[float], values: Sequence[float], decisive: Sequence[float] = ()
 ) -> tuple[str, Callable[[float], str]]:
-    """`number_format` of very small or very large numbers after division by a power of ten that titles name.
+    """`number_format` of very small or very large numbers after division by a power of ten
+    that titles name.
 
     >>> factor, number = scaled_format([0.000016], [-0.000005])
     >>> factor, number(-0.000005), number(0.000016)
@@ -108,12 +123,18 @@ def scaled_format(
 
 
 def factor_words(power: int) -> str:
-    """What a title says of numbers that were divided by 10**power: " (×10⁻³)"; nothing for power 0."""
+    """What a title says of numbers that were divided by 10**power: " (×10⁻³)"; nothing for
+    power 0.
+    """
     return f" (×10{str(power).translate(_RAISED)})" if power else ""
 
 
-def common_power(errors: Sequence[float], values: Sequence[float], decisive: Sequence[float] = ()) -> int:
-    """The power of ten, a multiple of 3, by which these numbers are divided; 0 where they can be read as they are."""
+def common_power(
+    errors: Sequence[float], values: Sequence[float], decisive: Sequence[float] = ()
+) -> int:
+    """The power of ten, a multiple of 3, by which these numbers are divided; 0 where they
+    can be read as they are.
+    """
     errors = [error for error in errors if error > 0.0]
     if not errors:
         return 0
@@ -125,13 +146,18 @@ def common_power(errors: Sequence[float], values: Sequence[float], decisive: Seq
     first = 3 * math.floor(math.log10(largest) / 3.0)
     for power in (first, first - 3):
         unit = 10.0 ** max(power, -300)
-        if _decimals([e / unit for e in errors], [d / unit for d in decisive]) <= _MOST_DIGITS and power > -300:
+        if (
+            _decimals([e / unit for e in errors], [d / unit for d in decisive]) <= _MOST_DIGITS
+            and power > -300
+        ):
             return power
     return 0
 
 
 def _decimals(errors: Sequence[float], decisive: Sequence[float] = ()) -> int:
-    """The decimals with which the largest error has two digits, the smallest one, and no `decisive` number is 0."""
+    """The decimals with which the largest error has two digits, the smallest one, and no
+    `decisive` number is 0.
+    """
     smallest = min([*errors, *(abs(value) for value in decisive if value)])
     largest_power = math.floor(math.log10(max(errors)))
     smallest_power = math.floor(math.log10(smallest))
@@ -139,7 +165,9 @@ def _decimals(errors: Sequence[float], decisive: Sequence[float] = ()) -> int:
 
 
 def short_names(names: Sequence[str], longest: int = LONGEST_NAME) -> list[str]:
-    """The names in printable form, long ones cut in the middle, but never so that two look alike."""
+    """The names in printable form, long ones cut in the middle, but never so that two look
+    alike.
+    """
     whole = [visible(name) for name in names]
     while True:
         shown = [_shorten(name, longest) for name in whole]
@@ -177,9 +205,15 @@ def headed_table(header: str, cells: Table) -> Text:
 
 def _points_aligned(column: Sequence[str]) -> list[str]:
     """Fixed-point numbers get their points below each other; other cells stay as they are."""
-    heads = [cell.partition(".")[0] if re.fullmatch(r"-?[0-9]+\.?[0-9]*", cell) else "" for cell in column]
+    heads = [
+        cell.partition(".")[0] if re.fullmatch(r"-?[0-9]+\.?[0-9]*", cell) else ""
+        for cell in column
+    ]
     most = max(map(len, heads))
-    return [" " * (most - len(head)) + cell if head else cell for head, cell in zip(heads, column, strict=True)]
+    return [
+        " " * (most - len(head)) + cell if head else cell
+        for head, cell in zip(heads, column, strict=True)
+    ]
 
 
 def _padded(rows: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -187,4 +221,7 @@ def _padded(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     from rich.cells import cell_len
 
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
-    return [[cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)] for row in rows]
+    return [
+        [cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
+        for row in rows
+    ]

@@ -1,4 +1,6 @@
-"""What a comparison, and an estimate without a test, show: a line of settings, a table, sentences and notes."""
+"""What a comparison, and an estimate without a test, show: a line of settings, a table,
+sentences and notes.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def display(result: Record | JointEstimate, longest_name: int = LONGEST_NAME) ->
 
 
 def styled(result: Record | JointEstimate) -> Text:
-    """The whole result as text, with the verdicts coloured; `plain` is what `str` and `repr` give."""
+    """The whole result as text, with the verdicts coloured; `plain` is what `str` and `repr`
+    give.
+    """
     return as_text(display(result))
 
 
@@ -50,33 +54,53 @@ def shown(result: Record | JointEstimate) -> str:
 
 
 def comparison_display(comparison: Verdicts, longest_name: int = LONGEST_NAME) -> Display:
-    """The verdicts on all models, and those by other discrepancies, each with a sentence on where they disagree."""
-    first = [("note", visible(note)) for note in comparison.warnings if note in comparison.leading]
+    """The verdicts on all models, and those by other discrepancies, each with a sentence on
+    where they disagree.
+    """
+    first = [
+        ("note", visible(note)) for note in comparison.warnings if note in comparison.leading
+    ]
     lines = (*first, ("", words.summary(comparison)), *notes(comparison, comparison.leading))
     also = []
     for other, sentence in zip(comparison.also, words.disagreement(comparison), strict=True):
         shown = comparison_display(other, longest_name)
         also.append(replace(shown, lines=(*shown.lines, ("", ""), ("", sentence))))
-    return Display(words.header(comparison), table(comparison, longest_name), lines, tuple(also))
+    return Display(
+        words.header(comparison), table(comparison, longest_name), lines, tuple(also)
+    )
 
 
 def joint_display(joint: JointEstimate, longest_name: int = LONGEST_NAME) -> Display:
     """The estimates with their standard errors, and how far they depend on each other.
 
-    >>> print(as_text(joint_display(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.005], [0.005, 0.01]], (50,)))))
+    >>> print(
+    ...     as_text(
+    ...         joint_display(
+    ...             JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.005], [0.005, 0.01]], (50,))
+    ...         )
+    ...     )
+    ... )
     estimates without a test · score (smaller is better) · n = 50
     model  score  s.e.
     a      0.10   0.10
     b      0.90   0.10
     The correlation of the two estimates is 0.50. relfit.decide tests which models are worse.
     """
-    errors, measure = joint.standard_error, words.measure_of(joint)
+    errors = joint.standard_error
+    measure = words.measure_of(joint)
     # Adding 0 turns −0 into 0.
     values = 0.0 - joint.values if joint.higher_is_better else joint.values
     factor, number = scaled_format(errors.tolist(), values.tolist())
     names = short_names(joint.names, longest_name)
-    rows = tuple((name, number(v), number(e)) for name, v, e in zip(names, values, errors, strict=True))
-    header = ("estimates without a test", measure.measured, words.size_words(joint), joint.design)
+    rows = tuple(
+        (name, number(v), number(e)) for name, v, e in zip(names, values, errors, strict=True)
+    )
+    header = (
+        "estimates without a test",
+        measure.measured,
+        words.size_words(joint),
+        joint.design,
+    )
     titles = ("model", f"{measure.name}{factor}", f"s.e.{factor}")
     cells = Table(titles, rows, ("open",) * len(rows), verdicts=0)
     lines = [("", f"{_correlations(joint)}relfit.decide tests which models are worse.")]
@@ -85,12 +109,16 @@ def joint_display(joint: JointEstimate, longest_name: int = LONGEST_NAME) -> Dis
 
 
 def _correlations(joint: JointEstimate) -> str:
-    """A sentence on the correlations between the estimates that vary, if there are two of them."""
+    """A sentence on the correlations between the estimates that vary, if there are two of
+    them.
+    """
     varies = np.flatnonzero(joint.standard_error > 0.0)
     if len(varies) < 2:
         return ""
     scale = joint.standard_error[varies]
-    found = (joint.covariance[np.ix_(varies, varies)] / np.outer(scale, scale))[np.triu_indices(len(varies), 1)]
+    found = (joint.covariance[np.ix_(varies, varies)] / np.outer(scale, scale))[
+        np.triu_indices(len(varies), 1)
+    ]
     # Adding 0 turns −0 into 0.
     low, high = (round(float(end), 2) + 0.0 for end in (found.min(), found.max()))
     if len(found) == 1:
@@ -101,33 +129,57 @@ def _correlations(joint: JointEstimate) -> str:
 def table(comparison: Verdicts, longest_name: int = LONGEST_NAME) -> Table:
     """The cells of the table, made from `rows()`."""
     rows = comparison.rows()
-    values = [v for row in rows for v in (row["discrepancy"], row["difference"]) if math.isfinite(v)]
+    values = [
+        v for row in rows for v in (row["discrepancy"], row["difference"]) if math.isfinite(v)
+    ]
     # A difference that decided something must not be shown as 0.
-    decisive = [row["difference"] for row in rows if words.is_worse(row) and math.isfinite(row["difference"])]
+    decisive = [
+        row["difference"]
+        for row in rows
+        if words.is_worse(row) and math.isfinite(row["difference"])
+    ]
     factor, number = scaled_format([row["standard_error"] for row in rows], values, decisive)
     gap = "below best" if comparison.higher_is_better else "Δ to best"
-    measured = [f"{title}{factor}" for title in (words.measure_of(comparison).name, "s.e.", gap)]
+    measured = [
+        f"{title}{factor}" for title in (words.measure_of(comparison).name, "s.e.", gap)
+    ]
     titles = ["model", *measured, "p-value", "verdict"]
     corrected = comparison.correction != "none"
     if corrected:
         titles.insert(5, "adjusted p")
     if comparison.also:
-        titles[-1:] = [f"by {words.measure_of(each).name}" for each in (comparison, *comparison.also)]
+        titles[-1:] = [
+            f"by {words.measure_of(each).name}" for each in (comparison, *comparison.also)
+        ]
     cells = []
-    for row, name in zip(rows, short_names([row["name"] for row in rows], longest_name), strict=True):
+    for row, name in zip(
+        rows, short_names([row["name"] for row in rows], longest_name), strict=True
+    ):
         difference = NOTHING if row["best"] else number(row["difference"])
         pvalues = [row[key] for key in ("pvalue", "adjusted_pvalue")[: 1 + corrected]]
         tested = is_tested(row)
         shown = [show_pvalue(p, comparison.alpha) if tested else NOTHING for p in pvalues]
-        remarks = [visible(_STATUS.get(word, word)) for word in row["status"] if word not in _HIDDEN_STATUS]
+        remarks = [
+            visible(_STATUS.get(word, word))
+            for word in row["status"]
+            if word not in _HIDDEN_STATUS
+        ]
         remarks += words.bandwidth_remark(row)
         verdict = f"{row['verdict']} ({', '.join(remarks)})" if remarks else str(row["verdict"])
         error = number(row["standard_error"]) if math.isfinite(row["discrepancy"]) else NOTHING
         others = [_other_verdict(other, row["name"]) for other in comparison.also]
-        cells.append((name, number(row["discrepancy"]), error, difference, *shown, verdict, *others))
+        cells.append(
+            (name, number(row["discrepancy"]), error, difference, *shown, verdict, *others)
+        )
     first = len(titles) - len(comparison.also)
-    by_name = [{row["name"]: words.kind_of(row) for row in other.rows()} for other in comparison.also]
-    marked = {(i, first + k): kind[row["name"]] for i, row in enumerate(rows) for k, kind in enumerate(by_name)}
+    by_name = [
+        {row["name"]: words.kind_of(row) for row in other.rows()} for other in comparison.also
+    ]
+    marked = {
+        (i, first + k): kind[row["name"]]
+        for i, row in enumerate(rows)
+        for k, kind in enumerate(by_name)
+    }
     kinds = tuple(map(words.kind_of, rows))
     return Table(tuple(titles), tuple(cells), kinds, 1 + len(comparison.also), marked=marked)
 
@@ -164,4 +216,7 @@ def notes(result: Answer, leading: Collection[str] = ()) -> list[tuple[str, str]
     # Without a margin to choose, it would be read as noise in the numbers above it.
     yardstick = words.yardstick(result) if result.margin else None
     later = [note for note in result.warnings if note not in leading]
-    return [*([] if yardstick is None else [("", yardstick)]), *(("note", visible(note)) for note in later)]
+    return [
+        *([] if yardstick is None else [("", yardstick)]),
+        *(("note", visible(note)) for note in later),
+    ]

@@ -1,7 +1,9 @@
-"""A result in plain words: names as shown, the summary sentence, what was tested, which error is controlled.
+"""A result in plain words: names as shown, the summary sentence, what was tested, which
+error is controlled.
 
-What is said about a test stands in its `words` (`relfit.stats.tests`), what is said about a discrepancy in `MEASURES`.
-The texts are templates: ``{best}``, ``{margin}`` and so on are filled in by `fill`.
+What is said about a test stands in its `words` (`relfit.stats.tests`), what is said about a
+discrepancy in `MEASURES`. The texts are templates: ``{best}``, ``{margin}`` and so on are
+filled in by `fill`.
 """
 
 from __future__ import annotations
@@ -35,12 +37,10 @@ _PAIR_TESTS = dict(
 class WordsForMeasure:
     """What is said about one discrepancy.
 
-    Attributes:
-        name: as shown in headers and tables.
-        kind: estimated from the models' "samples", "densities" or "likelihoods", or the "values" were given.
-        pairs: True if it is a mean over pairs of rows, rather than taken at some locations.
-        methods: what a methods section calls it; [key] cites a reference.
-        larger: True if larger is better.
+    Attributes: name: as shown in headers and tables. kind: estimated from the models'
+        "samples", "densities" or "likelihoods", or the "values" were given. pairs: True if
+        it is a mean over pairs of rows, rather than taken at some locations. methods: what a
+        methods section calls it; [key] cites a reference. larger: True if larger is better.
         unit: of its values, where it has one.
     """
 
@@ -58,7 +58,9 @@ class WordsForMeasure:
 
     @property
     def direction(self) -> str:
-        """What must be said of a score and not of a discrepancy: somebody may have given accuracies."""
+        """What must be said of a score and not of a discrepancy: somebody may have given
+        accuracies.
+        """
         return self.better if self.kind in ("values", "likelihoods") else ""
 
     @property
@@ -73,7 +75,8 @@ _UME = "the unnormalised mean embedding statistic (UME [jitkrittum2018informativ
 _KSD = "the squared kernel Stein discrepancy (KSD [liu2016kernelized; chwialkowski2016kernel])"
 _FSSD = "the finite set Stein discrepancy (FSSD [jitkrittum2017linear])"
 _LOGLIK = (
-    "the mean negative log-likelihood of the observations, which is the Kullback–Leibler divergence of the data from "
+    "the mean negative log-likelihood of the observations, which is the Kullback–Leibler "
+    "divergence of the data from "
     "the model up to a constant that all models share [vuong1989likelihood]"
 )
 MEASURES = {
@@ -81,13 +84,16 @@ MEASURES = {
     "ume": WordsForMeasure("UME²", "samples", methods=_UME),
     "ksd": WordsForMeasure("KSD²", "densities", pairs=True, methods=_KSD),
     "fssd": WordsForMeasure("FSSD²", "densities", methods=_FSSD),
-    "loglik": WordsForMeasure("mean −log p", "likelihoods", methods=_LOGLIK, unit="nats per row"),
+    "loglik": WordsForMeasure(
+        "mean −log p", "likelihoods", methods=_LOGLIK, unit="nats per row"
+    ),
     "score": WordsForMeasure("score"),
     "loss": WordsForMeasure("mean loss"),
     "elpd": WordsForMeasure("elpd"),
 }
 
-# KID is the unbiased MMD² of its kernel. The published CMMD is multiplied by 1000, which relfit does not do.
+# KID is the unbiased MMD² of its kernel. The published CMMD is multiplied by 1000, which relfit
+# does not do.
 PRESET_NAMES = {"kid": "KID", "cmmd": "CMMD/1000"}
 
 CORRECTION_NAMES = {
@@ -106,13 +112,21 @@ DEPENDENCE_NAMES = {
 
 
 def measure_of(result: Answer | JointEstimate) -> WordsForMeasure:
-    """What is said about the result's discrepancy; one that the table lacks is a score under its own name."""
+    """What is said about the result's discrepancy; one that the table lacks is a score under
+    its own name.
+    """
     measure = MEASURES.get(result.measure, WordsForMeasure(result.measure))
-    if not isinstance(result, JointEstimate) and result.preset in PRESET_NAMES and result.measure == "mmd":
+    if (
+        not isinstance(result, JointEstimate)
+        and result.preset in PRESET_NAMES
+        and result.measure == "mmd"
+    ):
         measure = replace(measure, name=PRESET_NAMES[result.preset])
     if not isinstance(result, Verdicts | JointEstimate) or not result.higher_is_better:
         return measure
-    return replace(measure, larger=True, name="mean score" if result.measure == "loss" else measure.name)
+    return replace(
+        measure, larger=True, name="mean score" if result.measure == "loss" else measure.name
+    )
 
 
 def name_of_test(test: str) -> str:
@@ -122,7 +136,11 @@ def name_of_test(test: str) -> str:
 
 def used_test(comparison: Verdicts) -> Test:
     """The test of a comparison, with its options."""
-    options = {} if comparison.select_fraction is None else {"select_fraction": comparison.select_fraction}
+    options = (
+        {}
+        if comparison.select_fraction is None
+        else {"select_fraction": comparison.select_fraction}
+    )
     return TESTS[comparison.test](**options)
 
 
@@ -137,7 +155,9 @@ def fill(template: str, comparison: Verdicts, **more: str) -> str:
         "measure": measure.name,
         "smallest": "largest" if measure.larger else "smallest",
         "remarks": f" ({'; '.join(remarks)})" if remarks else "",
-        "fraction": "part" if comparison.select_fraction is None else f"{comparison.select_fraction:.0%}",
+        "fraction": "part"
+        if comparison.select_fraction is None
+        else f"{comparison.select_fraction:.0%}",
         "seed": str(comparison.seed),
         "alpha": f"{100 * comparison.alpha:g}%",
         "level": f"{100 * (1.0 - comparison.alpha):g}%",
@@ -149,9 +169,16 @@ def fill(template: str, comparison: Verdicts, **more: str) -> str:
 
 
 def header(result: Answer) -> str:
-    """The settings in one line: test, discrepancy, kernel, sizes, level, and what is not the default."""
+    """The settings in one line: test, discrepancy, kernel, sizes, level, and what is not the
+    default.
+    """
     parts = [
-        *(name_of_test(result.test), measure_of(result).measured, kernel_words(result), size_words(result)),
+        *(
+            name_of_test(result.test),
+            measure_of(result).measured,
+            kernel_words(result),
+            size_words(result),
+        ),
         column_words(result),
         result.design if isinstance(result, Verdicts) else None,
         None if result.estimator in (None, "complete") else f"{result.estimator} estimator",
@@ -165,18 +192,25 @@ def header(result: Answer) -> str:
 
 
 def reference_words(comparison: Verdicts) -> tuple[str, str] | None:
-    """What the models were compared on, and how much of it there is: ("Reference", "human.npy, 1,000 rows")."""
-    scored, rows = measure_of(comparison).kind == "values", (comparison.sizes or (0,))[0]
+    """What the models were compared on, and how much of it there is: ("Reference",
+    "human.npy, 1,000 rows").
+    """
+    scored = measure_of(comparison).kind == "values"
+    rows = (comparison.sizes or (0,))[0]
     name = None if comparison.reference is None else visible(comparison.reference)
     if not rows:
         return ("Reference", name or "a target density") if comparison.sizes or name else None
-    size = f"{rows:,} {'items' if scored else 'rows'} {TESTS[comparison.test].words.rows}".rstrip()
+    size = (
+        f"{rows:,} {'items' if scored else 'rows'} {TESTS[comparison.test].words.rows}".rstrip()
+    )
     size += f" in {comparison.groups[0]:,} groups" if comparison.groups else ""
     return "Items" if scored else "Reference", f"{name}, {size}" if name else size
 
 
 def kernel_words(result: Answer) -> str | None:
-    """The kernel, and whether its bandwidth is the median distance or it was selected on held-out rows."""
+    """The kernel, and whether its bandwidth is the median distance or it was selected on
+    held-out rows.
+    """
     if result.kernel is None:
         return None
     rule = result.bandwidth_rule
@@ -200,18 +234,33 @@ def size_words(result: Answer | JointEstimate) -> str | None:
 
 
 def column_words(result: Answer) -> str | None:
-    """How many columns were scaled or, where that matters, left as they are, and how many are categories."""
+    """How many columns were scaled or, where that matters, left as they are, and how many
+    are categories.
+    """
     if result.encoding is None:
         return f"{result.unscaled} columns not standardised" if result.unscaled else None
     kinds = [column.kind for column in result.encoding.columns]
     categories = kinds.count("category")
     scaled = len(kinds) - categories if result.encoding.scale != "none" else 0
-    by = f"whitened by the {'reference' if result.sizes and result.sizes[0] else 'pooled draws'}"
+    by = (
+        f"whitened by the {'reference' if result.sizes and result.sizes[0] else 'pooled draws'}"
+    )
     how = "standardised" if result.encoding.root is None else by
     columns = f"{scaled} column{'' if scaled == 1 else 's'} {how}" if scaled else ""
-    if result.encoding.scale == "none" and len(kinds) - categories > 1 and measure_of(result).kind == "samples":
+    if (
+        result.encoding.scale == "none"
+        and len(kinds) - categories > 1
+        and measure_of(result).kind == "samples"
+    ):
         columns = f"{len(kinds) - categories} columns not standardised"
-    return ", ".join(part for part in (columns, f"{categories} categorical" if categories else "") if part) or None
+    return (
+        ", ".join(
+            part
+            for part in (columns, f"{categories} categorical" if categories else "")
+            if part
+        )
+        or None
+    )
 
 
 def group_words(result: Answer | JointEstimate) -> str:
@@ -221,7 +270,8 @@ def group_words(result: Answer | JointEstimate) -> str:
 
 def range_words(counts: Sequence[int]) -> str:
     """The counts as one number, or from the smallest to the largest: "50 to 1,200"."""
-    low, high = min(counts), max(counts)
+    low = min(counts)
+    high = max(counts)
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
@@ -229,16 +279,26 @@ def summary(comparison: Verdicts, labels: Mapping[str, str] | None = None) -> st
     """One sentence that says what `rows()` says; `labels` are shorter names to use in it.
 
     >>> from relfit import JointEstimate, decide
-    >>> print(summary(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))))
+    >>> print(
+    ...     summary(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]])))
+    ... )
     a has the smallest score (smaller is better); b is clearly worse.
     """
     if comparison.blind:
-        return "The models cannot be told apart with this kernel: it takes the same value on all pairs of rows."
+        return (
+            "The models cannot be told apart with this kernel: it takes the same value on "
+            "all pairs of rows."
+        )
     by_grade = grouped(comparison)
-    test, undecided = TESTS[comparison.test].words, by_grade[OPEN.name]
-    same, equivalent = by_grade[SAME.name], by_grade[EQUIVALENT.name]
-    clearly, alone, than = by_grade[CLEARLY_WORSE.name], by_grade[WORSE.name], fill("{margin}", comparison)
-    clauses, best = [], comparison.best
+    test = TESTS[comparison.test].words
+    undecided = by_grade[OPEN.name]
+    same = by_grade[SAME.name]
+    equivalent = by_grade[EQUIVALENT.name]
+    clearly = by_grade[CLEARLY_WORSE.name]
+    alone = by_grade[WORSE.name]
+    than = fill("{margin}", comparison)
+    clauses = []
+    best = comparison.best
 
     def quote(name: str) -> str:
         return quoted(name if labels is None else labels[name])
@@ -250,7 +310,10 @@ def summary(comparison: Verdicts, labels: Mapping[str, str] | None = None) -> st
     if alone:
         clauses.append(f"{_are(alone, quote)} worse{than} {alone_words(comparison)}")
     if equivalent:
-        clauses.append(f"{_are(equivalent, quote)} equivalent to {test.equivalent_to} within {comparison.margin:g}")
+        clauses.append(
+            f"{_are(equivalent, quote)} equivalent to {test.equivalent_to} within "
+            f"{comparison.margin:g}"
+        )
     if undecided and comparison.margin:
         clauses.append(f"{_are(undecided, quote)} undecided: there are too few data to tell")
     elif undecided:
@@ -269,7 +332,9 @@ def alone_words(comparison: Verdicts) -> str:
 
 
 def bandwidth_remark(row: dict[str, Any]) -> list[str]:
-    """What is said beside a verdict that changes at half or twice the bandwidth; nothing beside others."""
+    """What is said beside a verdict that changes at half or twice the bandwidth; nothing
+    beside others.
+    """
     return ["depends on the bandwidth"] if row["robust_to_bandwidth"] is False else []
 
 
@@ -282,7 +347,9 @@ def grouped(comparison: Verdicts) -> dict[str, list[str]]:
 
 
 def counts(comparison: Verdicts) -> list[tuple[str, int, str]]:
-    """How many models have each grade that occurs, in words: (kind, number, "clearly worse")."""
+    """How many models have each grade that occurs, in words: (kind, number, "clearly
+    worse").
+    """
     shown = {
         BEST.name: "selected as best" if TESTS[comparison.test].selects else "best",
         SAME.name: "the same as the best",
@@ -291,14 +358,24 @@ def counts(comparison: Verdicts) -> list[tuple[str, int, str]]:
         WORSE.name: f"worse {alone_words(comparison)}",
         CLEARLY_WORSE.name: "clearly worse",
     }
-    return [(GRADES[grade].kind, len(names), shown[grade]) for grade, names in grouped(comparison).items() if names]
+    return [
+        (GRADES[grade].kind, len(names), shown[grade])
+        for grade, names in grouped(comparison).items()
+        if names
+    ]
 
 
 def headline(comparison: Verdicts) -> str:
     """The answer in numbers, which stays short with many models.
 
     >>> from relfit import JointEstimate, decide
-    >>> headline(decide(JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], [[0.01, 0, 0], [0, 0.01, 0], [0, 0, 0.01]])))
+    >>> headline(
+    ...     decide(
+    ...         JointEstimate(
+    ...             ("a", "b", "c"), [0.0, 0.1, 2.0], [[0.01, 0, 0], [0, 0.01, 0], [0, 0, 0.01]]
+    ...         )
+    ...     )
+    ... )
     '1 best, 1 without evidence, 1 clearly worse'
     """
     return ", ".join(f"{count} {what}" for _, count, what in counts(comparison))
@@ -306,23 +383,38 @@ def headline(comparison: Verdicts) -> str:
 
 def scale_words(comparison: Verdicts) -> list[tuple[str, str]]:
     """What each grade that occurs says, (kind, sentence), for the legend of the page."""
-    level, than = f"{100 * comparison.alpha:g}%", fill("{margin}", comparison)
-    test, opponent = TESTS[comparison.test], fill(TESTS[comparison.test].words.opponent, comparison, it="it was")
-    given = "" if test.tests_best or test.split is not None else " (given which model was selected)"
-    alone = f"Worse{than}, taken alone: its own p-value is at most {level}. Of several such verdicts one may be wrong."
+    level = f"{100 * comparison.alpha:g}%"
+    than = fill("{margin}", comparison)
+    test = TESTS[comparison.test]
+    opponent = fill(TESTS[comparison.test].words.opponent, comparison, it="it was")
+    given = (
+        "" if test.tests_best or test.split is not None else " (given which model was selected)"
+    )
+    alone = (
+        f"Worse{than}, taken alone: its own p-value is at most {level}. Of several such "
+        f"verdicts one may be wrong."
+    )
     if comparison.correction in DISCOVERY_RATE:
         alone = f"Worse{than}: the false discovery rate of these verdicts is at most {level}."
     sentences = {
-        SAME.name: "The same as the best: a copy of it, or not to be told from it on these data.",
-        EQUIVALENT.name: f"Equivalent: shown to be worse by no more than {comparison.margin:g}.",
-        OPEN.name: "No evidence: the data do not show that it is worse, nor that it is as good.",
+        SAME.name: "The same as the best: a copy of it, or not to be told from it on "
+        "these data.",
+        EQUIVALENT.name: f"Equivalent: shown to be worse by no more than "
+        f"{comparison.margin:g}.",
+        OPEN.name: "No evidence: the data do not show that it is worse, nor that it "
+        "is as good.",
         WORSE.name: alone,
         CLEARLY_WORSE.name: (
-            f"Clearly worse{than}: this holds for all models at once. The probability that any model as good as "
+            f"Clearly worse{than}: this holds for all models at once. The probability that "
+            f"any model as good as "
             f"{opponent} is called clearly worse is at most {level}{given}."
         ),
     }
-    return [(GRADES[grade].kind, sentences[grade]) for grade in sentences if grade in comparison.grade]
+    return [
+        (GRADES[grade].kind, sentences[grade])
+        for grade in sentences
+        if grade in comparison.grade
+    ]
 
 
 def _are(names: Sequence[str], quote: Callable[[str], str] = quoted) -> str:
@@ -330,7 +422,9 @@ def _are(names: Sequence[str], quote: Callable[[str], str] = quoted) -> str:
 
 
 def disagreement(comparison: Verdicts) -> list[str]:
-    """For a comparison by several discrepancies, a sentence for each of the others: where it disagrees, and why."""
+    """For a comparison by several discrepancies, a sentence for each of the others: where it
+    disagrees, and why.
+    """
     return [_disagreement(comparison, other) for other in comparison.also]
 
 
@@ -338,48 +432,73 @@ _WHY = {
     ("densities", "likelihoods"): (
         "{a} compares the slopes of the log densities where the data are, {b} their heights",
         "a model can have nearly the right heights and the wrong slopes, as rough densities do",
-        "a model can have nearly the right slopes and the wrong heights, as with wrong weights of separated modes, and "
+        "a model can have nearly the right slopes and the wrong heights, as with wrong "
+        "weights of separated modes, and "
         "wrong slopes can take more rows to find",
     ),
 }
 
 
 def _disagreement(first: Verdicts, second: Verdicts) -> str:
-    a, b = measure_of(first), measure_of(second)
-    found_by = [{row["name"] for row in each.rows() if is_worse(row)} for each in (first, second)]
+    a = measure_of(first)
+    b = measure_of(second)
+    found_by = [
+        {row["name"] for row in each.rows() if is_worse(row)} for each in (first, second)
+    ]
     here = [name for name in first.names if name in found_by[0] - found_by[1]]
     there = [name for name in first.names if name in found_by[1] - found_by[0]]
     if not here and not there:
         best = "" if first.best == second.best else ", though not on the best of the sample"
         return f"{a.name} and {b.name} agree on which models are worse{best}."
-    found = [f"{_are(names)} worse by {which} only" for names, which in ((here, a.name), (there, b.name)) if names]
+    found = [
+        f"{_are(names)} worse by {which} only"
+        for names, which in ((here, a.name), (there, b.name))
+        if names
+    ]
     why = _WHY.get((a.kind, b.kind))
     of_first = True
     if why is None and (b.kind, a.kind) in _WHY:
-        why, of_first = _WHY[b.kind, a.kind], False
+        why = _WHY[b.kind, a.kind]
+        of_first = False
     if why is None:
-        return f"{a.name} and {b.name} disagree: {'; '.join(found)}. They measure different things."
+        return (
+            f"{a.name} and {b.name} disagree: {'; '.join(found)}. They measure "
+            f"different things."
+        )
     names = {"a": a.name, "b": b.name} if of_first else {"a": b.name, "b": a.name}
     slopes, heights = (here, there) if of_first else (there, here)
     causes = [cause for cause, seen in ((why[1], slopes), (why[2], heights)) if seen]
-    return f"{a.name} and {b.name} disagree: {'; '.join(found)}. {why[0].format(**names)}: {'; '.join(causes)}."
+    return (
+        f"{a.name} and {b.name} disagree: {'; '.join(found)}. {why[0].format(**names)}: "
+        f"{'; '.join(causes)}."
+    )
 
 
 def yardstick(result: Answer) -> str | None:
-    """How far two halves of the data are apart, to choose a margin by; None where it is not known.
+    """How far two halves of the data are apart, to choose a margin by; None where it is not
+    known.
 
     >>> from relfit import JointEstimate, decide
-    >>> joint = JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]], (100,), yardstick=0.04)
+    >>> covariance = [[0.01, 0.0], [0.0, 0.01]]
+    >>> joint = JointEstimate(("a", "b"), [0.1, 0.9], covariance, (100,), yardstick=0.04)
     >>> print(yardstick(decide(joint, margin=0.02)))
     Sampling noise puts two halves of your data (50 rows each) about 0.04 apart in score; the unbiased estimates above \
 do not include it. The margin is 0.5 times that distance.
-    """
+    """  # noqa: E501
     if not result.yardstick:
         return None
     counts, what = (result.groups, "groups") if result.groups else (result.sizes, "rows")
     part = TESTS[result.test].words.rows if result.test in TESTS else ""
-    halves = f" ({counts[0] // 2:,} {what} each{f' of those {part}' if part else ''})" if counts else ""
-    times = f" The margin is {result.margin / result.yardstick:.2g} times that distance." if result.margin else ""
+    halves = (
+        f" ({counts[0] // 2:,} {what} each{f' of those {part}' if part else ''})"
+        if counts
+        else ""
+    )
+    times = (
+        f" The margin is {result.margin / result.yardstick:.2g} times that distance."
+        if result.margin
+        else ""
+    )
     size = f"{result.yardstick:.2g}".replace("e-0", "e-")
     return (
         f"Sampling noise puts two halves of your data{halves} about {size} apart in "
@@ -407,13 +526,18 @@ def row_word(measure: str) -> str:
 def question(comparison: Verdicts) -> str:
     """What was tested."""
     measure = measure_of(comparison)
-    estimated = f"Each model's distance from the data was estimated by its {measure.name}; smaller is better."
+    estimated = (
+        f"Each model's distance from the data was estimated by its {measure.name}; "
+        f"smaller is better."
+    )
     if measure.kind == "values":
         estimated = f"Each model has a {measure.name}; {measure.better}."
     if measure.kind == "likelihoods":
         estimated = (
-            f"Each model has a {measure.name} over the rows of the data, in {measure.unit}; {measure.better}. "
-            "Differences of it are differences of the Kullback–Leibler divergence of the data from the models."
+            f"Each model has a {measure.name} over the rows of the data, in {measure.unit}; "
+            f"{measure.better}. "
+            "Differences of it are differences of the Kullback–Leibler divergence of the data "
+            "from the models."
         )
     return f"{estimated} {fill(TESTS[comparison.test].words.question, comparison)}"
 
@@ -421,38 +545,59 @@ def question(comparison: Verdicts) -> str:
 def error_words(comparison: Verdicts) -> str:
     """Which error is held at the level α."""
     test = TESTS[comparison.test].words
-    error, opponent = test.error, test.opponent
+    error = test.error
+    opponent = test.opponent
     if comparison.correction in ("by", "bh"):
-        condition = ", provided that the tests are positively dependent" if comparison.correction == "bh" else ""
+        condition = (
+            ", provided that the tests are positively dependent"
+            if comparison.correction == "bh"
+            else ""
+        )
         error = (
-            "False discovery rate: on average at most {alpha} of the models declared worse are in fact as good as "
+            "False discovery rate: on average at most {alpha} of the models declared worse "
+            "are in fact as good as "
             f"{opponent}{condition}."
         )
     elif comparison.correction in ("holm", "bonferroni", "stepdown"):
         error = (
-            f"Family-wise error rate: the probability that any model as good as {opponent} is declared worse is at "
+            f"Family-wise error rate: the probability that any model as good as {opponent} is "
+            f"declared worse is at "
             "most {alpha}."
         )
     if comparison.margin:
         error += (
-            f" “As good” here means worse by no more than the margin of {comparison.margin:g}. The probability of "
-            f"calling a model equivalent when it is not is at most {{alpha}} as well, {test.equivalence}."
+            f" “As good” here means worse by no more than the margin of "
+            f"{comparison.margin:g}. The probability of "
+            f"calling a model equivalent when it is not is at most {{alpha}} as well, "
+            f"{test.equivalence}."
         )
-    return fill(error, comparison, it="they were" if comparison.correction in ("by", "bh") else "it was")
+    return fill(
+        error, comparison, it="they were" if comparison.correction in ("by", "bh") else "it was"
+    )
 
 
 def in_other_words(comparison: Verdicts) -> list[str]:
-    """What the error rate and the p-values mean, as frequencies, for readers who have never met a p-value."""
+    """What the error rate and the p-values mean, as frequencies, for readers who have never
+    met a p-value.
+    """
     alpha = f"{100 * comparison.alpha:g}"
-    error = f"a model that is in fact as good as the best is called worse in at most {alpha} of 100 such comparisons"
+    error = (
+        f"a model that is in fact as good as the best is called worse in at most {alpha} "
+        f"of 100 such comparisons"
+    )
     if comparison.correction in ("by", "bh"):
-        error = f"over many such comparisons, at most about {alpha} of every 100 verdicts “worse” are mistaken"
+        error = (
+            f"over many such comparisons, at most about {alpha} of every 100 verdicts "
+            f"“worse” are mistaken"
+        )
     elif comparison.correction in ("holm", "bonferroni", "stepdown"):
         error = f"at most {alpha} of 100 such comparisons contain even one mistaken “worse”"
     return [
         f"In other words: {error}. There is no guarantee that every worse model is found.",
-        "A p-value is the probability that data speak against a model at least as strongly as these do, if in fact it "
-        f"is no worse{TESTS[comparison.test].words.pvalue}. The smaller it is, the stronger the evidence; it is not "
+        "A p-value is the probability that data speak against a model at least as strongly as "
+        "these do, if in fact it "
+        f"is no worse{TESTS[comparison.test].words.pvalue}. The smaller it is, the stronger "
+        f"the evidence; it is not "
         "the probability that the model is as good.",
     ]
 
@@ -463,35 +608,51 @@ def caveats(comparison: Verdicts) -> list[str]:
     scored = measure.kind == "values"
     likelihood = measure.kind == "likelihoods"
     subject = f"The {measure.name}" if scored or likelihood else "The kernel"
-    other = "another discrepancy" if likelihood else "another" if scored else "another one, or another bandwidth,"
+    other = (
+        "another discrepancy"
+        if likelihood
+        else "another"
+        if scored
+        else "another one, or another bandwidth,"
+    )
     what = "items" if scored else "rows"
-    independent = f"independent groups of {what}" if comparison.groups else f"independent {what}"
+    independent = (
+        f"independent groups of {what}" if comparison.groups else f"independent {what}"
+    )
     if comparison.lags is not None:
-        independent = "items of a series, whose dependence must not reach further than the lags say,"
+        independent = (
+            "items of a series, whose dependence must not reach further than the lags say,"
+        )
     holds = (
-        f"The answer holds for {independent} that no model was fitted to: a model that has seen them looks too good."
+        f"The answer holds for {independent} that no model was fitted to: a model that has "
+        f"seen them looks too good."
     )
     if scored and not comparison.sizes:
         holds = "The answer is only as good as the covariance that was given with the scores."
     sentences = [
-        "“No evidence that it is worse” does not mean “as good”: more data may yet tell the models apart.",
+        "“No evidence that it is worse” does not mean “as good”: more data may yet tell the "
+        "models apart.",
         "The best of these models need not be good: all of them may be far from the data.",
-        f"{subject} decides what counts as a difference: {other} may rank the models differently.",
+        f"{subject} decides what counts as a difference: {other} may rank the models "
+        f"differently.",
         holds,
     ]
     if measure.kind == "densities":
         sentences.append(
-            "A density with the right shape around each cluster of the data but with the wrong weights can pass for "
+            "A density with the right shape around each cluster of the data but with the "
+            "wrong weights can pass for "
             "the right one."
         )
     if likelihood:
         sentences.append(
-            "A likelihood pays most for rows at which a model's density is very small: a few of them can decide, and a "
+            "A likelihood pays most for rows at which a model's density is very small: a few "
+            "of them can decide, and a "
             "density that is too narrow loses more than one that is too wide."
         )
     if isinstance(comparison.kernel, Polynomial):
         sentences.append(
-            "A polynomial kernel compares moments only: models with the same moments count as equal, however different "
+            "A polynomial kernel compares moments only: models with the same moments count as "
+            "equal, however different "
             "they are."
         )
     return sentences

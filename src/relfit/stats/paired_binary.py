@@ -1,8 +1,9 @@
 """Pairs of models with 0/1 losses: exact tests and score intervals from their discordant items.
 
-Of n items, b are those on which the first model alone is wrong, and c those on which the second
-model alone is wrong. The estimated difference is (b − c)/n. Standard errors vanish where two models
-agree on all items, although their error rates may differ; the intervals here do not.
+Of n items, b are those on which the first model alone is wrong, and c those on which the
+second model alone is wrong. The estimated difference is (b − c)/n. Standard errors vanish
+where two models agree on all items, although their error rates may differ; the intervals
+here do not.
 """
 
 from __future__ import annotations
@@ -26,10 +27,8 @@ _HALVINGS = 50
 class PairedBinary:
     """The discordant items of all ordered pairs of models.
 
-    Attributes:
-        first: (l, l) b, the items on which model i alone is wrong; model j alone is wrong on its transpose.
-        items: n.
-        step: the loss of a wrong item.
+    Attributes: first: (l, l) b, the items on which model i alone is wrong; model j alone is
+        wrong on its transpose. items: n. step: the loss of a wrong item.
     """
 
     first: Array
@@ -38,7 +37,9 @@ class PairedBinary:
 
     @classmethod
     def of(cls, joint: JointEstimate) -> PairedBinary:
-        """From values and covariance: n(D_i − D_j) = b − c and n(n−1)s_ij² + n(D_i − D_j)² = b + c."""
+        """From values and covariance: n(D_i − D_j) = b − c and n(n−1)s_ij² + n(D_i − D_j)² =
+        b + c.
+        """
         n = float((joint.sizes or (0,))[0])
         step = binary_step(joint)
         gap = (joint.values[:, None] - joint.values) / step
@@ -54,24 +55,32 @@ class PairedBinary:
         return np.asarray(self.first + self.first.T)
 
     def sign_test_points(self) -> tuple[Array, Array]:
-        """(l, l) the normal points of the exact sign tests of "i is no worse than j", and the largest ones possible.
+        """(l, l) the normal points of the exact sign tests of "i is no worse than j", and
+        the largest ones possible.
 
-        If both models are equally good, b is binomial(b + c, ½) given b + c. Infinite where the items are not few.
+        If both models are equally good, b is binomial(b + c, ½) given b + c. Infinite where
+        the items are not few.
         """
         count = self.discordant
         few = (count > 0.0) & (count < FEWEST_DISCORDANT)
         tail = bdtrc(self.first - 1.0, np.where(few, count, 1.0).astype(int), 0.5)
         points = np.where(few, -ndtri(np.where(few, tail, 0.5)), math.inf)
-        largest = np.where(count < FEWEST_DISCORDANT, -ndtri(0.5 ** np.maximum(count, 1.0)), math.inf)
+        largest = np.where(
+            count < FEWEST_DISCORDANT, -ndtri(0.5 ** np.maximum(count, 1.0)), math.inf
+        )
         np.fill_diagonal(largest, math.inf)
         return points, largest
 
     def score(self, difference: Array | float) -> Array:
-        """(l, l) Tango's (1998) score statistic of D_i − D_j = δ, for 0 ≤ |δ| < 1 in units of `step`.
+        """(l, l) Tango's (1998) score statistic of D_i − D_j = δ, for 0 ≤ |δ| < 1 in units
+        of `step`.
 
-        (b − c − nδ)/√(n(2q + δ(1 − δ))), with q the maximum likelihood estimate of the rate of c for this δ.
+        (b − c − nδ)/√(n(2q + δ(1 − δ))), with q the maximum likelihood estimate of the rate
+        of c for this δ.
         """
-        b, c, n = self.first, self.first.T, self.items
+        b = self.first
+        c = self.first.T
+        n = self.items
         linear = -b - c + (2.0 * n - b + c) * difference
         constant = -c * difference * (1.0 - difference)
         root = np.sqrt(np.maximum(np.square(linear) - 8.0 * n * constant, 0.0))
@@ -79,10 +88,13 @@ class PairedBinary:
         variance = np.maximum(n * (2.0 * rate + difference * (1.0 - difference)), 0.0)
         excess = b - c - n * difference
         known = np.where(excess == 0.0, 0.0, np.copysign(math.inf, excess))
-        return np.where(variance > 0.0, excess / np.sqrt(np.where(variance > 0.0, variance, 1.0)), known)
+        return np.where(
+            variance > 0.0, excess / np.sqrt(np.where(variance > 0.0, variance, 1.0)), known
+        )
 
     def upper(self, critical: Array | float) -> Array:
-        """(l, l) upper limits of D_i − D_j: the δ at which the score statistic is −`critical` (≥ 0).
+        """(l, l) upper limits of D_i − D_j: the δ at which the score statistic is
+        −`critical` (≥ 0).
 
         >>> pair = PairedBinary(np.zeros((2, 2)), 100.0, 1.0)
         >>> pair.upper(1.96)[0, 1].round(4).item()  # z²/(n + z²) without discordant items

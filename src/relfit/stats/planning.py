@@ -1,4 +1,6 @@
-"""From a pilot to the rows that each test needs: the number of rows, or the gap, at which a power is reached."""
+"""From a pilot to the rows that each test needs: the number of rows, or the gap, at which a
+power is reached.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from scipy.special import ndtri
 
 from relfit.stats.decision import difference_variance, differences
 from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate, psi_rows, smallest_sample
-from relfit.stats.power import EstimateLaw, Plain, Simulation, estimate_law, signal_needed, simulation
+from relfit.stats.power import (
+    EstimateLaw,
+    Plain,
+    Simulation,
+    estimate_law,
+    signal_needed,
+    simulation,
+)
 from relfit.stats.tests.base import Test
 from relfit.util.arrays import Array
 from relfit.util.checks import check_number, check_whole
@@ -23,19 +32,24 @@ from relfit.util.errors import InputError
 from relfit.util.progress import Progress
 
 FEWEST_TRIALS = 100
-# Fresh draws of carving in a simulated trial; `carve` itself takes 2000, but here errors average out over the trials.
-CARVE_DRAWS, RANGE_CARVE_DRAWS = 200, 100
+# Fresh draws of carving in a simulated trial; `carve` itself takes 2000, but here errors
+# average out over the trials.
+CARVE_DRAWS = 200
+RANGE_CARVE_DRAWS = 100
 RANGE_TRIALS = 256
 # Ranges are from the 16% to the 84% point.
 HIGH = 0.84
 # Curves start at this part of the rows that a fixed one-sided test needs for the largest gap.
 START = 4.0
 # A pilot says little about samples a thousand times its size.
-FARTHEST, FEWEST_MOST = 1000, 1_000_000
-# A curve that has come this far is not followed further: a power does not fall again as n grows.
+FARTHEST = 1000
+FEWEST_MOST = 1_000_000
+# A curve that has come this far is not followed further: a power does not fall again as n
+# grows.
 ENOUGH = 0.999
 # Steps that tighten a bracket, and that widen one.
-REFINEMENTS, DOUBLINGS = 3, 14
+REFINEMENTS = 3
+DOUBLINGS = 14
 # Notes name at most this many models.
 _SHOWN = 4
 
@@ -44,12 +58,12 @@ _SHOWN = 4
 class Assumed:
     """Gaps that are assumed rather than measured.
 
-    Args:
-        gaps: model name → how much worse than the best it is (≥ 0), or one number for a single model. The best model
-            is one with gap 0; where none has it, a model called "best" is added.
-        standard_error: of one model's discrepancy, measured on `n` rows: the "s.e." of a comparison's table.
-        correlation: between the estimates of any two models, in [0, 1); the standard error of a difference is
-            √(2(1 − correlation)) times `standard_error`.
+    Args: gaps: model name → how much worse than the best it is (≥ 0), or one number for a
+        single model. The best model is one with gap 0; where none has it, a model called
+        "best" is added.
+        standard_error: of one model's discrepancy, measured on `n` rows: the "s.e." of a
+        comparison's table. correlation: between the estimates of any two models, in [0, 1);
+        the standard error of a difference is √(2(1 − correlation)) times `standard_error`.
         n: the rows behind that standard error, which is taken to shrink like 1/√n.
 
     >>> Assumed(0.01, standard_error=0.02, n=500).joint().names
@@ -65,17 +79,32 @@ class Assumed:
         """The gaps as an estimate, the best model first."""
         gaps = self.gaps if isinstance(self.gaps, Mapping) else {"m1": self.gaps}
         for name, gap in gaps.items():
-            check_number(f"gap of {name!r}", gap, 0.0, math.inf, "a number ≥ 0 (0 for the best model)", low_ok=True)
+            check_number(
+                f"gap of {name!r}",
+                gap,
+                0.0,
+                math.inf,
+                "a number ≥ 0 (0 for the best model)",
+                low_ok=True,
+            )
         check_number("standard_error", self.standard_error, 0.0, math.inf, "a number above 0")
-        check_number("correlation", self.correlation, 0.0, 1.0, "a number from 0 to below 1", low_ok=True)
+        check_number(
+            "correlation", self.correlation, 0.0, 1.0, "a number from 0 to below 1", low_ok=True
+        )
         check_whole("n", self.n, 1, "the rows behind the standard error")
         if not any(gap == 0.0 for gap in gaps.values()):
             if "best" in gaps:
-                raise InputError(f"gaps: expected 0 for the model called 'best', got {gaps['best']:g}; rename it")
+                raise InputError(
+                    f"gaps: expected 0 for the model called 'best', got "
+                    f"{gaps['best']:g}; rename it"
+                )
             gaps = {"best": 0.0, **gaps}
         matrix = (1.0 - self.correlation) * np.eye(len(gaps)) + self.correlation
         return JointEstimate(
-            tuple(gaps), np.array(list(gaps.values()), float), self.standard_error**2 * matrix, (int(self.n),)
+            tuple(gaps),
+            np.array(list(gaps.values()), float),
+            self.standard_error**2 * matrix,
+            (int(self.n),),
         )
 
 
@@ -118,10 +147,13 @@ class Pilot:
 
 
 def as_pilot(pilot: Any, *, linear: bool = False) -> Pilot:
-    """A JointEstimate or `Assumed`, checked. `linear` is True if it is known to come from the linear estimator."""
+    """A JointEstimate or `Assumed`, checked. `linear` is True if it is known to come from
+    the linear estimator.
+    """
     if not isinstance(pilot, JointEstimate | Assumed):
         raise InputError(
-            f"pilot: expected a JointEstimate (relfit.estimate, relfit.from_losses), a Comparison or relfit.Assumed "
+            f"pilot: expected a JointEstimate (relfit.estimate, relfit.from_losses), a "
+            f"Comparison or relfit.Assumed "
             f"gaps, got {type(pilot).__name__}"
         )
     joint = pilot.joint() if isinstance(pilot, Assumed) else pilot
@@ -129,27 +161,34 @@ def as_pilot(pilot: Any, *, linear: bool = False) -> Pilot:
         raise InputError("pilot: expected at least 2 models, got 1")
     counted = smallest_sample(joint)
     if counted is None:
-        raise InputError("pilot: expected an estimate with its sizes, got none; give sizes=(rows,) to JointEstimate")
-    # Plans count rows, also where rows are in groups: V shrinks like 1/n with more groups of the same size.
+        raise InputError(
+            "pilot: expected an estimate with its sizes, got none; give "
+            "sizes=(rows,) to JointEstimate"
+        )
+    # Plans count rows, also where rows are in groups: V shrinks like 1/n with more groups of
+    # the same size.
     rows = min((size for size in joint.sizes or () if size > 0), default=counted)
     # Fewer ψ rows than rows (or groups) are pairs: the linear estimator.
     linear = linear or (psi_rows(joint) or counted) < counted
-    return Pilot(joint, estimate_law(joint, rows), rows, isinstance(pilot, JointEstimate), linear)
+    return Pilot(
+        joint, estimate_law(joint, rows), rows, isinstance(pilot, JointEstimate), linear
+    )
 
 
 @dataclass(frozen=True)
 class Forecast:
     """One model under one test.
 
-    Attributes:
-        name, test: the model and the name of the test.
-        gap, gap_standard_error: D_i − D_best in the pilot, and its standard error there (0 for assumed gaps).
-        n_needed: rows at which the power is reached; inf where it is not reached up to `Plan.most`.
-        n_error: Monte-Carlo standard error of `n_needed`; 0 from closed forms.
-        n_range: the rows needed if the gap is one standard error larger than the pilot's, and if it is one smaller
-            (inf where no gap is left): 16% and 84% points, given what the pilot says about the gap; None if assumed.
+    Attributes: name, test: the model and the name of the test. gap, gap_standard_error: D_i
+        − D_best in the pilot, and its standard error there (0 for assumed gaps). n_needed:
+        rows at which the power is reached; inf where it is not reached up to `Plan.most`.
+        n_error: Monte-Carlo standard error of `n_needed`; 0 from closed forms. n_range: the
+        rows needed if the gap is one standard error larger than the pilot's, and if it is
+        one smaller (inf where no gap is left): 16% and 84% points, given what the pilot says
+        about the gap; None if assumed.
         power, power_error: the power with `Plan.n` rows, and its Monte-Carlo standard error.
-        detectable_gap: the gap of this model that `Plan.n` rows find with the requested power.
+        detectable_gap: the gap of this model that `Plan.n` rows find with the requested
+        power.
     """
 
     name: str
@@ -193,37 +232,53 @@ class Planning:
 
     @property
     def in_closed_form(self) -> bool:
-        """True for two models with plain normal estimates, if all tests have a closed form: nothing is simulated."""
+        """True for two models with plain normal estimates, if all tests have a closed form:
+        nothing is simulated.
+        """
         plain_pair = len(self.pilot.joint.names) == 2 and isinstance(self.pilot.law, Plain)
         return plain_pair and all(test.implements("two_model_power") for test in self.tests)
 
     def sizes(self) -> list[int]:
-        """The sizes of the curves: doubling, finer in closed form, from where the easiest model is hard to find."""
+        """The sizes of the curves: doubling, finer in closed form, from where the easiest
+        model is hard to find.
+        """
         pilot = self.pilot
         rising = (pilot.gap > 0.0) & (pilot.error > 0.0)
-        signal = np.divide(pilot.gap, pilot.error, out=np.zeros_like(pilot.gap), where=rising).max()
+        signal = np.divide(
+            pilot.gap, pilot.error, out=np.zeros_like(pilot.gap), where=rising
+        ).max()
         reach = float(ndtri(self.power) - ndtri(self.alpha))
         easiest = pilot.rows * (reach / signal) ** 2 / START if signal > 0.0 else math.inf
         if differences(pilot.joint).certain.any():
             easiest = 0.0  # a constant difference is found with any number of rows
-        start = min(max(min(self.fewest), math.floor(min(easiest, pilot.most))), pilot.most // 2)
+        start = min(
+            max(min(self.fewest), math.floor(min(easiest, pilot.most))), pilot.most // 2
+        )
         doublings = max(1, math.ceil(math.log2(pilot.most / start)))
         if not self.in_closed_form:
             return [*(start * 2**k for k in range(doublings)), pilot.most]
         return sorted({round(x) for x in np.geomspace(start, pilot.most, 4 * doublings + 1)})
 
-    def forecasts(self, sizes: list[int], seed: int, update: Progress | None) -> list[tuple[list[Forecast], Array]]:
-        """For each test a forecast of every model but the best, and their power curves (models, sizes)."""
+    def forecasts(
+        self, sizes: list[int], seed: int, update: Progress | None
+    ) -> list[tuple[list[Forecast], Array]]:
+        """For each test a forecast of every model but the best, and their power curves
+        (models, sizes).
+        """
         if self.in_closed_form:
             return [self._closed(k, sizes) for k in range(len(self.tests))]
-        joint, law = self.pilot.joint, self.pilot.law
+        joint = self.pilot.joint
+        law = self.pilot.law
         centre = joint.values[None, :]
         main = simulation(joint.names, law, self.alpha, self.trials, CARVE_DRAWS, seed, centre)
         around = None
         if self.pilot.measured:
             both = np.repeat(centre, 2, axis=0)
-            around = simulation(joint.names, law, self.alpha, RANGE_TRIALS, RANGE_CARVE_DRAWS, seed, both)
-        steps, total = count(1), (len(sizes) + 3 * len(self.models)) * len(self.tests)
+            around = simulation(
+                joint.names, law, self.alpha, RANGE_TRIALS, RANGE_CARVE_DRAWS, seed, both
+            )
+        steps = count(1)
+        total = (len(sizes) + 3 * len(self.models)) * len(self.tests)
 
         def done() -> None:
             if update is not None:
@@ -232,80 +287,128 @@ class Planning:
         return [self._simulated(k, sizes, main, around, done) for k in range(len(self.tests))]
 
     def _closed(self, k: int, sizes: Sequence[int]) -> tuple[list[Forecast], Array]:
-        pilot, test = self.pilot, self.tests[k]
+        pilot = self.pilot
+        test = self.tests[k]
         (i,) = self.models
-        gap, error = float(pilot.gap[i]), float(pilot.error[i])
+        gap = float(pilot.gap[i])
+        error = float(pilot.error[i])
         signal = signal_needed(test, self.power, self.alpha, self.corrections[k])
 
         def power_at(n: float) -> float:
             s = error * math.sqrt(pilot.rows / n)
-            return test.two_model_power(gap / s, self.alpha, self.corrections[k]) if s > 0.0 else float(gap > 0.0)
+            return (
+                test.two_model_power(gap / s, self.alpha, self.corrections[k])
+                if s > 0.0
+                else float(gap > 0.0)
+            )
 
         def rows_for(true_gap: float) -> float:
-            return self._whole(k, pilot.rows * (signal * error / true_gap) ** 2) if true_gap > 0.0 else math.inf
+            return (
+                self._whole(k, pilot.rows * (signal * error / true_gap) ** 2)
+                if true_gap > 0.0
+                else math.inf
+            )
 
         reach = float(ndtri(HIGH)) * error
         range_ = (rows_for(gap + reach), rows_for(gap - reach)) if pilot.measured else None
         detectable = signal * error * math.sqrt(pilot.rows / self.n)
-        forecast = self._forecast(k, i, rows_for(gap), 0.0, range_, power_at(self.n), 0.0, detectable)
+        forecast = self._forecast(
+            k, i, rows_for(gap), 0.0, range_, power_at(self.n), 0.0, detectable
+        )
         return [forecast], np.array([[power_at(n) for n in sizes]])
 
     def _simulated(
-        self, k: int, sizes: list[int], main: Simulation, around: Simulation | None, done: Callable[[], None]
+        self,
+        k: int,
+        sizes: list[int],
+        main: Simulation,
+        around: Simulation | None,
+        done: Callable[[], None],
     ) -> tuple[list[Forecast], Array]:
-        pilot, fewest = self.pilot, self.fewest[k]
+        pilot = self.pilot
+        fewest = self.fewest[k]
         allowed = [n for n in sizes if n >= fewest]
         # The fewest rows allowed come first, so that no answer lies below them.
-        allowed = allowed if allowed[0] == sizes[0] else [fewest, *(n for n in allowed if n > fewest)]
+        allowed = (
+            allowed if allowed[0] == sizes[0] else [fewest, *(n for n in allowed if n > fewest)]
+        )
         test = _Simulated(self.tests[k], self.corrections[k], main)
         powers = test.curve(allowed, self.models, done)
         now = test.power(self.n, self.models)[0]
         forecasts = []
         for c, i in enumerate(self.models):
-            rows, error = math.inf, math.nan
+            rows = math.inf
+            error = math.nan
             if pilot.gap[i] > 0.0:
                 rows, error = test.rows_needed(allowed, powers[:, c], i, self.power)
                 rows = self._whole(k, rows)
             done()
             detectable = test.detectable_gap(self.n, i, pilot.best, self.power)
             done()
-            range_ = None if around is None else self._range(k, allowed, replace(test, simulation=around), i)
+            range_ = (
+                None
+                if around is None
+                else self._range(k, allowed, replace(test, simulation=around), i)
+            )
             done()
             power = float(now[c])
             power_error = math.sqrt(max(power * (1.0 - power), 1.0 / self.trials) / self.trials)
-            forecasts.append(self._forecast(k, i, rows, error, range_, power, power_error, detectable))
-        curves = np.array([np.interp(np.sqrt(sizes), np.sqrt(allowed), column) for column in powers.T])
+            forecasts.append(
+                self._forecast(k, i, rows, error, range_, power, power_error, detectable)
+            )
+        curves = np.array(
+            [np.interp(np.sqrt(sizes), np.sqrt(allowed), column) for column in powers.T]
+        )
         curves[:, [n < allowed[0] for n in sizes]] = 0.0
         return forecasts, curves
 
-    def _range(self, k: int, sizes: list[int], test: _Simulated, model: int) -> tuple[float, float]:
-        """The rows needed if the model's gap is one standard error larger, and if it is one smaller."""
+    def _range(
+        self, k: int, sizes: list[int], test: _Simulated, model: int
+    ) -> tuple[float, float]:
+        """The rows needed if the model's gap is one standard error larger, and if it is one
+        smaller.
+        """
         reach = float(ndtri(HIGH) * self.pilot.error[model])
         populations = test.simulation.populations
         centres = populations + np.outer([reach, -reach], np.eye(populations.shape[1])[model])
         # A larger gap needs fewer rows than the pilot's curve starts with.
-        wider = [*sorted({max(self.fewest[k], sizes[0] // part) for part in (8, 4, 2)} - {sizes[0]}), *sizes]
+        wider = [
+            *sorted({max(self.fewest[k], sizes[0] // part) for part in (8, 4, 2)} - {sizes[0]}),
+            *sizes,
+        ]
         moved = replace(test, simulation=replace(test.simulation, populations=centres))
-        low, high = (self._whole(k, rows) for rows in moved.rows_by_population(wider, model, self.power))
+        low, high = (
+            self._whole(k, rows) for rows in moved.rows_by_population(wider, model, self.power)
+        )
         return low, high
 
     def _whole(self, k: int, rows: float) -> float:
         """Rows rounded up to a whole number, not below the fewest; inf beyond the most."""
-        return max(math.ceil(rows - 1e-9), self.fewest[k]) if rows <= self.pilot.most else math.inf
+        return (
+            max(math.ceil(rows - 1e-9), self.fewest[k]) if rows <= self.pilot.most else math.inf
+        )
 
     def _forecast(self, k: int, i: int, *numbers: Any) -> Forecast:
         pilot = self.pilot
         error = float(pilot.error[i]) if pilot.measured else 0.0
-        return Forecast(pilot.joint.names[i], self.tests[k].name, float(pilot.gap[i]), error, *numbers)
+        return Forecast(
+            pilot.joint.names[i], self.tests[k].name, float(pilot.gap[i]), error, *numbers
+        )
 
     def notes(self, forecasts: Sequence[Forecast]) -> tuple[str, ...]:
         """Sentences about gaps that the pilot cannot promise, and about sizes."""
-        pilot, notes = self.pilot, []
-        unclear = {each.name: each for each in forecasts if each.n_range is not None and math.isinf(each.n_range[1])}
+        pilot = self.pilot
+        notes = []
+        unclear = {
+            each.name: each
+            for each in forecasts
+            if each.n_range is not None and math.isinf(each.n_range[1])
+        }
         for name, each in list(unclear.items())[:_SHOWN]:
             times = each.gap / each.gap_standard_error if each.gap_standard_error > 0.0 else 0.0
             notes.append(
-                f"{name}: the pilot shows no clear gap ({times:.1f} standard errors); if there is none, no number of "
+                f"{name}: the pilot shows no clear gap ({times:.1f} standard errors); if "
+                f"there is none, no number of "
                 "rows is enough"
             )
         more = len(unclear) - _SHOWN
@@ -313,24 +416,35 @@ class Planning:
             notes.append(f"the same holds for {more} more model{'s' if more > 1 else ''}")
         tied = list(dict.fromkeys(each.name for each in forecasts if each.gap == 0.0))
         if tied and not pilot.measured:
-            notes.append(f"{', '.join(tied[:_SHOWN])}: as good as the best, so no test should find a difference")
+            notes.append(
+                f"{', '.join(tied[:_SHOWN])}: as good as the best, so no test should "
+                f"find a difference"
+            )
         rows = [size for size in pilot.joint.sizes or () if size > 0]
         if len(set(rows)) > 1:
             notes.append(
-                f"the rows are those of the smallest sample (the pilot's has {min(rows)}, others up to {max(rows)}); "
+                f"the rows are those of the smallest sample (the pilot's has {min(rows)}, "
+                f"others up to {max(rows)}); "
                 "all samples are assumed to grow in proportion"
             )
         if pilot.joint.groups is not None:
             groups = min(count for count in pilot.joint.groups if count > 0)
             notes.append(
-                f"the pilot's {pilot.rows} rows are in {groups} groups: more rows means more groups of that size, not "
+                f"the pilot's {pilot.rows} rows are in {groups} groups: more rows means more "
+                f"groups of that size, not "
                 "larger ones"
             )
         second_order = pilot.joint.near_degeneracy
-        if second_order is not None and isinstance(pilot.law, Plain) and (second_order > NEAR_DEGENERATE).any():
+        if (
+            second_order is not None
+            and isinstance(pilot.law, Plain)
+            and (second_order > NEAR_DEGENERATE).any()
+        ):
             notes.append(
-                "some models are so close to the data that the variance of their discrepancy shrinks faster than 1/n: "
-                "with more rows than the pilot's, the power is likely to be higher than forecast"
+                "some models are so close to the data that the variance of their discrepancy "
+                "shrinks faster than 1/n: "
+                "with more rows than the pilot's, the power is likely to be higher "
+                "than forecast"
             )
         return tuple(notes)
 
@@ -347,10 +461,13 @@ class _Simulated:
         """(R, models) powers with n rows."""
         return self.simulation.power(self.test, self.correction, n, models, populations)
 
-    def curve(self, sizes: Sequence[int], models: Sequence[int], done: Callable[[], None]) -> Array:
+    def curve(
+        self, sizes: Sequence[int], models: Sequence[int], done: Callable[[], None]
+    ) -> Array:
         """(sizes, models) powers of the first population, made monotone.
 
-        A model whose power has reached ENOUGH is not simulated again, and one tied with the best only while others are.
+        A model whose power has reached ENOUGH is not simulated again, and one tied with the
+        best only while others are.
         """
         centre = self.simulation.populations[0]
         tied = {c for c, i in enumerate(models) if centre[i] <= centre.min()}
@@ -364,10 +481,14 @@ class _Simulated:
             done()
         return np.stack([isotonic_regression(column).x for column in powers.T], axis=1)
 
-    def rows_needed(self, sizes: Sequence[int], powers: Array, model: int, power: float) -> tuple[float, float]:
-        """The number of rows at which the curve of one model reaches the power, and its Monte-Carlo standard error.
+    def rows_needed(
+        self, sizes: Sequence[int], powers: Array, model: int, power: float
+    ) -> tuple[float, float]:
+        """The number of rows at which the curve of one model reaches the power, and its
+        Monte-Carlo standard error.
 
-        Starts from the two sizes that bracket it; probit(power) is close to linear in √n. inf where it is not reached.
+        Starts from the two sizes that bracket it; probit(power) is close to linear in √n.
+        inf where it is not reached.
         """
         reached = np.flatnonzero(powers >= power)
         if not len(reached):
@@ -375,12 +496,17 @@ class _Simulated:
         k = int(reached[0])
         if k == 0:
             return float(sizes[0]), 0.0
-        low, high = (math.sqrt(sizes[k - 1]), float(powers[k - 1])), (math.sqrt(sizes[k]), float(powers[k]))
-        root, error = self._crossing(lambda x: float(self.power(x * x, [model])[0, 0]), low, high, power)
+        low = (math.sqrt(sizes[k - 1]), float(powers[k - 1]))
+        high = (math.sqrt(sizes[k]), float(powers[k]))
+        root, error = self._crossing(
+            lambda x: float(self.power(x * x, [model])[0, 0]), low, high, power
+        )
         return root * root, 2.0 * root * error
 
     def detectable_gap(self, n: float, model: int, best: int, power: float) -> float:
-        """The gap of one model to the best at which n rows give the power, the other models staying where they are."""
+        """The gap of one model to the best at which n rows give the power, the other models
+        staying where they are.
+        """
         simulated = self.simulation
         covariance = simulated.law.mean_covariance(simulated.populations[0], n)
         error = math.sqrt(difference_variance(covariance, model, best))
@@ -392,21 +518,25 @@ class _Simulated:
             centres[0, model] = centres[0, best] + gap
             return float(self.power(n, [model], centres)[0, 0])
 
-        low, high = (0.0, at(0.0)), (error, at(error))
+        low = (0.0, at(0.0))
+        high = (error, at(error))
         for _ in range(DOUBLINGS):
             if high[1] >= power:
                 break
-            low, high = high, (2.0 * high[0], at(2.0 * high[0]))
+            low = high
+            high = (2.0 * high[0], at(2.0 * high[0]))
         if low[1] >= power:
             return 0.0
         return self._crossing(at, low, high, power)[0] if high[1] >= power else math.inf
 
     def rows_by_population(self, sizes: Sequence[int], model: int, power: float) -> list[float]:
-        """Rows needed to find the model in each population; inf where it is the best, or `sizes` do not suffice.
+        """Rows needed to find the model in each population; inf where it is the best, or
+        `sizes` do not suffice.
 
         By interpolation between the sizes, as in `rows_needed`, without its refinement.
         """
-        centres, trials = self.simulation.populations, self.simulation.trials
+        centres = self.simulation.populations
+        trials = self.simulation.trials
         needed = np.full(len(centres), math.inf)
         live = centres[:, model] > np.delete(centres, model, axis=1).min(axis=1)
         before = np.zeros(len(centres))
@@ -418,35 +548,52 @@ class _Simulated:
             now[live] = np.maximum(before[live], undecided.power(n, [model])[:, 0])
             new = live & (now >= power)
             if new.any() and k:
-                a, b = _probit(before[new], trials), _probit(now[new], trials)
-                fraction = np.clip((float(ndtri(power)) - a) / np.maximum(b - a, 1e-9), 0.0, 1.0)
-                first, last = math.sqrt(sizes[k - 1]), math.sqrt(n)
+                a = _probit(before[new], trials)
+                b = _probit(now[new], trials)
+                fraction = np.clip(
+                    (float(ndtri(power)) - a) / np.maximum(b - a, 1e-9), 0.0, 1.0
+                )
+                first = math.sqrt(sizes[k - 1])
+                last = math.sqrt(n)
                 needed[new] = (first + fraction * (last - first)) ** 2
             elif new.any():
                 needed[new] = n
-            live, before = live & ~new, now
+            live = live & ~new
+            before = now
         return [float(rows) for rows in needed]
 
     def _crossing(
-        self, at: Callable[[float], float], low: tuple[float, float], high: tuple[float, float], power: float
+        self,
+        at: Callable[[float], float],
+        low: tuple[float, float],
+        high: tuple[float, float],
+        power: float,
     ) -> tuple[float, float]:
-        """Where a power rises to its goal between two points, and the Monte-Carlo standard error of that place.
+        """Where a power rises to its goal between two points, and the Monte-Carlo standard
+        error of that place.
 
-        `low` and `high` are points with their powers. The secant in probits, then the bracket is tightened; the error
-        is that of a fraction over the slope of the first, wide bracket, where differences of fractions are not mostly
-        noise.
+        `low` and `high` are points with their powers. The secant in probits, then the
+        bracket is tightened; the error is that of a fraction over the slope of the first,
+        wide bracket, where differences of fractions are not mostly noise.
         """
-        goal, trials = float(ndtri(power)), self.simulation.trials
+        goal = float(ndtri(power))
+        trials = self.simulation.trials
         slope = (_probit(high[1], trials) - _probit(low[1], trials)) / (high[0] - low[0])
         density = math.exp(-0.5 * goal * goal) / math.sqrt(2.0 * math.pi)
-        error = math.sqrt(power * (1.0 - power) / trials) / (density * float(slope)) if slope > 0.0 else math.inf
+        error = (
+            math.sqrt(power * (1.0 - power) / trials) / (density * float(slope))
+            if slope > 0.0
+            else math.inf
+        )
         for _ in range(REFINEMENTS):
-            a, b = float(_probit(low[1], trials)), float(_probit(high[1], trials))
+            a = float(_probit(low[1], trials))
+            b = float(_probit(high[1], trials))
             fraction = (goal - a) / (b - a) if b > a else 0.5
             x = low[0] + min(max(fraction, 0.05), 0.95) * (high[0] - low[0])
             value = at(x)
             low, high = (low, (x, value)) if value >= power else ((x, value), high)
-        a, b = float(_probit(low[1], trials)), float(_probit(high[1], trials))
+        a = float(_probit(low[1], trials))
+        b = float(_probit(high[1], trials))
         fraction = min(max((goal - a) / (b - a), 0.0), 1.0) if b > a else 1.0
         return low[0] + fraction * (high[0] - low[0]), error
 
@@ -459,5 +606,8 @@ def check_power(power: Any, alpha: float) -> float:
     """A power between alpha and 1."""
     number = isinstance(power, int | float | np.floating) and not isinstance(power, bool)
     if not number or not alpha < power < 1.0:
-        raise InputError(f"power: expected a number between alpha ({alpha:g}) and 1, got {reprlib.repr(power)}")
+        raise InputError(
+            f"power: expected a number between alpha ({alpha:g}) and 1, got "
+            f"{reprlib.repr(power)}"
+        )
     return float(power)

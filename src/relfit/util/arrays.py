@@ -1,4 +1,6 @@
-"""Arrays of any library: names for their types, and the functions of the library that an array belongs to."""
+"""Arrays of any library: names for their types, and the functions of the library that an
+array belongs to.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ def host(array: Any) -> Array:
 
 
 def library(t: Any) -> Any:
-    """The module with exp, sqrt, where, … for the array t, so that a formula is written once for all libraries.
+    """The module with exp, sqrt, where, … for the array t, so that a formula is written once
+    for all libraries.
 
     >>> library(np.ones(2)) is np
     True
@@ -57,7 +60,8 @@ def extremes(array: Any) -> tuple[float, float]:
 
 
 def rounds_coarsely(low: float, high: float) -> bool:
-    """True if float64 has fewer than 1024 whole numbers from `low` to `high`, and must round others to these.
+    """True if float64 has fewer than 1024 whole numbers from `low` to `high`, and must round
+    others to these.
 
     >>> rounds_coarsely(2**60, 2**60 + 99), rounds_coarsely(0, 2**60), rounds_coarsely(0, 99)
     (True, False, False)
@@ -67,17 +71,23 @@ def rounds_coarsely(low: float, high: float) -> bool:
 
 
 def two_dimensional(where: object, array: Any) -> Any:
-    """The array as rows and columns; a 1-d array is n × 1, arrays of more dimensions are refused."""
+    """The array as rows and columns; a 1-d array is n × 1, arrays of more dimensions are
+    refused.
+    """
     if array.ndim == 1:
         return array[:, None]
     if array.ndim != 2:
         shape = f"an array of shape {tuple(array.shape)}"
-        raise InputError(f"{where}: expected rows and columns, got {shape}; flatten each item to one row")
+        raise InputError(
+            f"{where}: expected rows and columns, got {shape}; flatten each item to one row"
+        )
     return array
 
 
 def numeric_rows(where: object, array: NDArray[Any]) -> Any:
     """The array as rows and columns of numbers, not converted; other types are refused."""
     if array.dtype.kind not in "biuf":
-        raise InputError(f"{where}: expected numbers, got dtype {array.dtype}; convert it to float first")
+        raise InputError(
+            f"{where}: expected numbers, got dtype {array.dtype}; convert it to float first"
+        )
     return two_dimensional(where, array)

@@ -1,7 +1,8 @@
-"""Methods whose work a package above does: a result declares `plot`, and `relfit.report` attaches what it does.
+"""Methods whose work a package above does: a result declares `plot`, and `relfit.report`
+attaches what it does.
 
-The declaration has the signature and the docstring, the attached function has the same arguments. So a result can
-be drawn without importing what draws it.
+The declaration has the signature and the docstring, the attached function has the same
+arguments. So a result can be drawn without importing what draws it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ _sources: list[Callable[[], object]] = []
 
 
 def attach(method: str, load: Callable[[], Callable[..., Any]]) -> None:
-    """Let this function do what a method declares; `load` gets it when the method is first called.
+    """Let this function do what a method declares; `load` gets it when the method is first
+    called.
 
     >>> attach("Example.twice", lambda: lambda value: 2 * value)
     >>> attached("Example.twice")(21)

@@ -1,14 +1,16 @@
-"""Options described once: each field of a record has its default, its check and a sentence of help.
+"""Options described once: each field of a record has its default, its check and a sentence
+of help.
 
-A record of options is a frozen dataclass whose fields say all that others need to know about them::
+A record of options is a frozen dataclass whose fields say all that others need to know about
+them::
 
     @described
     @dataclass(frozen=True)
     class Block(Estimator):
         blocks: int | None = option(None, Whole(1), "the number of blocks", shown="√n")
 
-`checked` refuses wrong values, `described` lists the fields in the docstring, from which the page of
-the API is made, and `relfit.cli.options` makes options of the command line.
+`checked` refuses wrong values, `described` lists the fields in the docstring, from which the
+page of the API is made, and `relfit.cli.options` makes options of the command line.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ T = TypeVar("T")
 
 _BETWEEN = "a number between 0 and 1"
 
-# Choices of options that were removed, and what to use in place of them; to be deleted in version 0.4.
+# Choices of options that were removed, and what to use in place of them; to be deleted in
+# version 0.4.
 REMOVED = {
     "nystroem": 'use estimator="landmarks", which is unbiased for the MMD²',
     "corrected": 'use variance="auto", which counts the second-order part once',
@@ -82,13 +85,11 @@ def option(
 ) -> Any:
     """A field of a record of options.
 
-    Args:
-        default: None passes every constraint where it is the default.
-        check: a constraint, or a function of the value; it returns the value to use.
-        help: what the option does, for the command line and the docstring.
-        python: what values it can have in Python besides, for the docstring.
-        flag: its name on the command line with what follows, such as "--alpha LEVEL"; without one
-            the field is no option there.
+    Args: default: None passes every constraint where it is the default. check: a constraint,
+        or a function of the value; it returns the value to use. help: what the option does,
+        for the command line and the docstring. python: what values it can have in Python
+        besides, for the docstring. flag: its name on the command line with what follows,
+        such as "--alpha LEVEL"; without one the field is no option there.
         shown: the default in words, where that is None.
         words: the choices on the command line, where the check is a function.
         recorded: the field of a result that keeps its value, None for the default.
@@ -96,7 +97,11 @@ def option(
     """
     words = check.words if isinstance(check, Choice) else tuple(words)
     told = {"help": help, "python": python, "flag": flag, "shown": shown, "words": words}
-    return field(default=default, metadata={"check": check, "recorded": recorded, **told}, kw_only=kw_only)
+    return field(
+        default=default,
+        metadata={"check": check, "recorded": recorded, **told},
+        kw_only=kw_only,
+    )
 
 
 def flagged(record: Any) -> list[Field[Any]]:
@@ -136,7 +141,9 @@ def arguments(items: Iterable[Field[Any]]) -> str:
         if not told.get("help"):
             continue
         default = f"Default: {told['shown']}." if told["shown"] else ""
-        said = " ".join(part for part in (_sentence(told["help"]), told["python"], default) if part)
+        said = " ".join(
+            part for part in (_sentence(told["help"]), told["python"], default) if part
+        )
         name = f"        {item.name}: "
         lines.append(fill(said, 100, initial_indent=name, subsequent_indent=" " * 12))
     return "\n".join(lines)
@@ -152,7 +159,9 @@ def check_choice(argument: str, value: Any, choices: Collection[str]) -> str:
         check_removed(argument, value)
         close = get_close_matches(value.lower(), choices, 1) if isinstance(value, str) else []
         hint = f"; did you mean {close[0]}?" if close else ""
-        raise InputError(f"{argument}: expected one of {', '.join(choices)}, got {reprlib.repr(value)}{hint}")
+        raise InputError(
+            f"{argument}: expected one of {', '.join(choices)}, got {reprlib.repr(value)}{hint}"
+        )
     return value
 
 
@@ -163,7 +172,8 @@ def check_removed(argument: str, value: Any) -> None:
 
 
 def as_choice(argument: str, value: Any, choices: Collection[str]) -> str:
-    """The choice that has the letters of the value, such as "relpsi" for "RelPSI"; others are errors.
+    """The choice that has the letters of the value, such as "relpsi" for "RelPSI"; others
+    are errors.
 
     >>> as_choice("test", "Best_Set", ["best-set", "relpsi"])
     'best-set'
@@ -180,11 +190,15 @@ def _letters(word: str) -> str:
 
 
 def check_alpha(alpha: Any) -> float:
-    """The error rate of a test, above 0 and at most 0.5: one that is larger was meant as a confidence level."""
+    """The error rate of a test, above 0 and at most 0.5: one that is larger was meant as a
+    confidence level.
+    """
     rate = check_number("alpha", alpha, 0.0, 1.0, _BETWEEN)
     if rate > 0.5:
         meant = f"{1.0 - rate:.3g}"
-        raise InputError(f"alpha: expected the error rate, at most 0.5, got {rate:g}; did you mean {meant}?")
+        raise InputError(
+            f"alpha: expected the error rate, at most 0.5, got {rate:g}; did you mean {meant}?"
+        )
     return rate
 
 
@@ -199,10 +213,16 @@ def check_margin(margin: Any) -> float:
     return check_number("margin", margin, 0.0, float("inf"), expected, low_ok=True)
 
 
-def check_number(argument: str, value: Any, low: float, high: float, expected: str, *, low_ok: bool = False) -> float:
+def check_number(
+    argument: str, value: Any, low: float, high: float, expected: str, *, low_ok: bool = False
+) -> float:
     """A number between the limits, of which the lower one may be allowed itself."""
-    number = isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
-    too_large = isinstance(value, int) and value > sys.float_info.max  # whole numbers have no limit of their own
+    number = isinstance(value, int | float | np.floating | np.integer) and not isinstance(
+        value, bool
+    )
+    too_large = (
+        isinstance(value, int) and value > sys.float_info.max
+    )  # whole numbers have no limit of their own
     if not number or too_large or not (low < value < high or (low_ok and value == low)):
         shown = f"{value:g}" if isinstance(value, float | np.floating) else reprlib.repr(value)
         raise InputError(f"{argument}: expected {expected}, got {shown}")
@@ -214,5 +234,8 @@ def check_whole(argument: str, value: Any, fewest: int, what: str = "") -> int:
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or value < fewest:
         about = f" ({what})" if what else ""
-        raise InputError(f"{argument}: expected a whole number of at least {fewest}{about}, got {reprlib.repr(value)}")
+        raise InputError(
+            f"{argument}: expected a whole number of at least {fewest}{about}, "
+            f"got {reprlib.repr(value)}"
+        )
     return int(value)

@@ -1,4 +1,6 @@
-"""The errors relfit raises. Each message is one line: the argument, what was expected, what came."""
+"""The errors relfit raises. Each message is one line: the argument, what was expected, what
+came.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ ON_COMMAND_LINE: ContextVar[bool] = ContextVar("on_command_line", default=False)
 
 
 def way(option: str, python: str) -> str:
-    """How to do something in the interface that the reader uses: an option, or an argument in Python.
+    """How to do something in the interface that the reader uses: an option, or an argument
+    in Python.
 
     >>> way("--drop age", "encode=relfit.Encode(drop=['age'])")
     "encode=relfit.Encode(drop=['age'])"
@@ -18,7 +21,9 @@ def way(option: str, python: str) -> str:
 
 
 class RelfitError(Exception):
-    """Any error that relfit raises on purpose. Its message is one line, whatever was quoted in it."""
+    """Any error that relfit raises on purpose. Its message is one line, whatever was quoted
+    in it.
+    """
 
     def __init__(self, message: str = "") -> None:
         super().__init__(" ".join(line.strip() for line in message.splitlines()))

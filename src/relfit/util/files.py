@@ -1,4 +1,6 @@
-"""Files: written so that a reader finds the old contents or the new, never half; inputs are never written over."""
+"""Files: written so that a reader finds the old contents or the new, never half; inputs are
+never written over.
+"""
 
 from __future__ import annotations
 
@@ -20,26 +22,32 @@ try:
 except ImportError:  # Windows, where an open file cannot be removed anyway.
     fcntl = None  # type: ignore[assignment]
 
-# Image files: only formats that Pillow decodes itself (EPS, for example, would start another program), and at most so
-# many pixels, because a small file may unpack to gigabytes; no image that a model makes comes near this size.
+# Image files: only formats that Pillow decodes itself (EPS, for example, would start another
+# program), and at most so many pixels, because a small file may unpack to gigabytes; no image
+# that a model makes comes near this size.
 IMAGE_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 MOST_PIXELS = 100_000_000
 
 
-# The files that were read, by device and number, which every link to them shares, and the path of each. So many are
-# remembered that no command forgets one, and so few that a service that never ends does not grow.
+# The files that were read, by device and number, which every link to them shares, and the path
+# of each. So many are remembered that no command forgets one, and so few that a service that
+# never ends does not grow.
 _READ: dict[tuple[int, int], str] = {}
 _MOST_REMEMBERED = 100_000
 # The temporary files and folders of this process that are there now.
 _TEMPORARY: set[str] = set()
 # How temporary folders are called, and the file in them that their process has locked.
-_FOLDER, _OWNER = "relfit-", ".owner"
+_FOLDER = "relfit-"
+_OWNER = ".owner"
 
 
 def note_read(path: str | os.PathLike[str]) -> None:
-    """Remember an input, a file or a folder with all that is in it, so that no result is written over it."""
+    """Remember an input, a file or a folder with all that is in it, so that no result is
+    written over it.
+    """
     with contextlib.suppress(OSError, ValueError):
-        _READ[_identity(os.stat(path))] = os.path.realpath(path)  # noqa: PTH116  (Path refuses some names)
+        # Path refuses some names.
+        _READ[_identity(os.stat(path))] = os.path.realpath(path)  # noqa: PTH116
     while len(_READ) > _MOST_REMEMBERED:
         _READ.pop(next(iter(_READ)), None)
 
@@ -50,7 +58,9 @@ def forget_read() -> None:
 
 
 def was_read(path: str | os.PathLike[str]) -> bool:
-    """True for an input, under whatever name: by a link, a hard link, in other letters, or inside a folder."""
+    """True for an input, under whatever name: by a link, a hard link, in other letters, or
+    inside a folder.
+    """
     target = os.path.realpath(path)
     return any(map(_is_input, (Path(target), *Path(target).parents)))
 
@@ -71,21 +81,25 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 def open_atomic(
     path: str | os.PathLike[str], argument: str = "path", *, keep_inputs: bool = True
 ) -> Iterator[BinaryIO]:
-    """A temporary file in the same folder, to write bytes to; it replaces `path` when the block ends without an error.
+    """A temporary file in the same folder, to write bytes to; it replaces `path` when the
+    block ends without an error.
 
-    A symbolic link is followed: its target is replaced, the link stays. A folder, a device or, with `keep_inputs`, a
-    file that was read is refused. After a crash at most a hidden `.NAME.*.tmp` file is left over. Errors name the
-    `argument` that gave the path.
+    A symbolic link is followed: its target is replaced, the link stays. A folder, a device
+    or, with `keep_inputs`, a file that was read is refused. After a crash at most a hidden
+    `.NAME.*.tmp` file is left over. Errors name the `argument` that gave the path.
     """
     target = Path(os.path.realpath(path))
     refused = f"{argument}: cannot write {os.fspath(path)!r}: "
     temporary = f".{target.name}.{uuid.uuid4().hex}.tmp"
     with contextlib.ExitStack() as stack:
         try:
-            # All steps are taken in one open folder, so that links that change meanwhile do not lead elsewhere.
-            folder, name = None, str(target)
+            # All steps are taken in one open folder, so that links that change meanwhile do not
+            # lead elsewhere.
+            folder = None
+            name = str(target)
             if os.open in os.supports_dir_fd:
-                folder, name = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY), target.name
+                folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+                name = target.name
                 stack.callback(os.close, folder)
             else:
                 temporary = str(target.with_name(temporary))
@@ -94,8 +108,13 @@ def open_atomic(
                 raise InputError(f"{refused}it is part of an input; give another file name")
             _note_temporary(stack, str(target.parent / temporary))
             stack.callback(_discard, temporary, folder)
-            # Plain open, not tempfile: the file must get the permissions that the umask allows, not 0600.
-            with open(temporary, "xb", opener=lambda file, flags: os.open(file, flags, 0o666, dir_fd=folder)) as stream:
+            # Plain open, not tempfile: the file must get the permissions that the umask allows,
+            # not 0600.
+            with open(
+                temporary,
+                "xb",
+                opener=lambda file, flags: os.open(file, flags, 0o666, dir_fd=folder),
+            ) as stream:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -103,7 +122,11 @@ def open_atomic(
             os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except OSError as error:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-            remedy = "free some space there" if full else "give a file name in a folder that exists and can be written"
+            remedy = (
+                "free some space there"
+                if full
+                else "give a file name in a folder that exists and can be written"
+            )
             raise InputError(f"{refused}{error.strerror}; {remedy}") from error
 
 
@@ -140,14 +163,17 @@ def write_text_atomic(path: str | os.PathLike[str], text: str) -> None:
 
 @contextlib.contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A folder that is removed at the end. Those that killed processes left behind are removed first."""
+    """A folder that is removed at the end. Those that killed processes left behind are
+    removed first.
+    """
     remove_abandoned()
     with contextlib.ExitStack() as stack:
         made = tempfile.TemporaryDirectory(prefix=_FOLDER, ignore_cleanup_errors=True)
         _note_temporary(stack, made.name)
         name = stack.enter_context(made)
         if fcntl is not None:
-            # The lock ends with the process, however it ends. It is there before the file has its name.
+            # The lock ends with the process, however it ends. It is there before the file has
+            # its name.
             with contextlib.suppress(OSError):
                 lock = stack.enter_context(open(f"{name}/new", "wb"))
                 fcntl.flock(lock, fcntl.LOCK_EX)
@@ -162,7 +188,9 @@ def _note_temporary(stack: contextlib.ExitStack, path: str) -> None:
 
 
 def remove_temporary() -> None:
-    """Remove this process's temporary files and folders: it ends now, whatever its threads do."""
+    """Remove this process's temporary files and folders: it ends now, whatever its threads
+    do.
+    """
     for path in list(_TEMPORARY):
         shutil.rmtree(path, ignore_errors=True)
         _discard(path, None)
@@ -179,7 +207,8 @@ def remove_abandoned() -> None:
             try:
                 if stat.S_ISREG(os.fstat(lock).st_mode):
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    # The lock's file goes last: should this process be killed meanwhile, another one can go on.
+                    # The lock's file goes last: should this process be killed meanwhile,
+                    # another one can go on.
                     for path in folder.iterdir():
                         if path.is_dir() and not path.is_symlink():
                             shutil.rmtree(path, ignore_errors=True)

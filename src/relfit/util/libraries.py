@@ -1,7 +1,8 @@
-"""Optional libraries and the machine: what is loaded, what must be installed, how many cores and whether there is CUDA.
+"""Optional libraries and the machine: what is loaded, what must be installed, how many cores
+and whether there is CUDA.
 
-Objects of an optional library are recognised with `loaded`, which imports nothing; the library is imported with
-`needed`, only where a file requires it.
+Objects of an optional library are recognised with `loaded`, which imports nothing; the
+library is imported with `needed`, only where a file requires it.
 """
 
 from __future__ import annotations
@@ -17,32 +18,47 @@ from relfit.util.errors import InputError
 
 
 def loaded(name: str) -> Any:
-    """The library if it has been imported already, else None: without that, no object of the library can exist."""
+    """The library if it has been imported already, else None: without that, no object of the
+    library can exist.
+    """
     return sys.modules.get(name)
 
 
 def is_instance(value: Any, module: str, *classes: str) -> bool:
     """True for an object of one of these classes of a library, which is not imported for that.
 
-    >>> is_instance(3, "builtins", "str", "int"), is_instance(3, "a library nobody has", "Array")
+    >>> (
+    ...     is_instance(3, "builtins", "str", "int"),
+    ...     is_instance(3, "a library nobody has", "Array"),
+    ... )
     (True, False)
     """
     library = loaded(module)
-    return library is not None and isinstance(value, tuple(getattr(library, name) for name in classes))
+    return library is not None and isinstance(
+        value, tuple(getattr(library, name) for name in classes)
+    )
 
 
 def needed(where: object, library: str, oldest: tuple[int, ...]) -> Any:
-    """Import the library; raises one line that says what to install if it is missing or older than `oldest`."""
-    oldest_text, package = ".".join(map(str, oldest)), library.partition(".")[0]
+    """Import the library; raises one line that says what to install if it is missing or
+    older than `oldest`.
+    """
+    oldest_text = ".".join(map(str, oldest))
+    package = library.partition(".")[0]
     try:
         module = importlib.import_module(library)
     except (ImportError, OSError):
-        raise InputError(f"{where}: reading it needs {package}; install it with  pip install {package}") from None
+        raise InputError(
+            f"{where}: reading it needs {package}; install it with  pip install {package}"
+        ) from None
     version = str(getattr(module, "__version__", oldest_text))
     # The leading numbers: "2.13.0+cpu" is (2, 13, 0), "3.1rc1" is (3,).
     if tuple(map(int, takewhile(str.isdecimal, version.partition("+")[0].split(".")))) < oldest:
         advice = f"install it with  pip install -U {package}"
-        raise InputError(f"{where}: reading it safely needs {package} {oldest_text} or newer, got {version}; {advice}")
+        raise InputError(
+            f"{where}: reading it safely needs {package} {oldest_text} or newer, "
+            f"got {version}; {advice}"
+        )
     return module
 
 
@@ -58,7 +74,9 @@ _DRIVERS = ("/proc/driver/nvidia/version", "/dev/dxg", "/dev/kfd")
 
 
 def has_cuda() -> bool:
-    """True if torch can use a CUDA device. torch, which is slow to load, is imported only if there may be a driver."""
+    """True if torch can use a CUDA device. torch, which is slow to load, is imported only if
+    there may be a driver.
+    """
     if sys.platform != "win32" and not any(Path(driver).exists() for driver in _DRIVERS):
         return False
     try:

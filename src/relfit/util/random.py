@@ -1,4 +1,6 @@
-"""The random streams that everything seeded draws from: one seed, one independent stream for each purpose."""
+"""The random streams that everything seeded draws from: one seed, one independent stream for
+each purpose.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ Seed = int | np.random.Generator | None
 
 
 def make_seed(rng: Seed) -> int:
-    """The whole number that all streams come from: `rng` itself, drawn from a Generator, or from fresh entropy.
+    """The whole number that all streams come from: `rng` itself, drawn from a Generator, or
+    from fresh entropy.
 
     Drawn seeds are below 2⁵³, so that every reader of JSON keeps them exactly.
     """
@@ -23,7 +26,8 @@ def make_seed(rng: Seed) -> int:
         return int(rng.integers(2**53))
     if isinstance(rng, bool) or not isinstance(rng, int | np.integer) or rng < 0:
         raise InputError(
-            f"rng: expected a non-negative whole number, a numpy Generator or None, got {reprlib.repr(rng)}"
+            f"rng: expected a non-negative whole number, a numpy Generator or None, got "
+            f"{reprlib.repr(rng)}"
         )
     return int(rng)
 
@@ -31,8 +35,13 @@ def make_seed(rng: Seed) -> int:
 def stream(seed: int, purpose: str, name: str = "") -> np.random.Generator:
     """An independent generator for one purpose and one model.
 
-    The stream depends on the name and not on the position, so that the order of the models changes nothing.
+    The stream depends on the name and not on the position, so that the order of the models
+    changes nothing.
     """
-    digest = hashlib.blake2b(f"{purpose}\0{name}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    digest = hashlib.blake2b(
+        f"{purpose}\0{name}".encode("utf-8", "surrogatepass"), digest_size=16
+    ).digest()
     words = np.frombuffer(digest, dtype="<u4")
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=tuple(int(w) for w in words)))
+    return np.random.default_rng(
+        np.random.SeedSequence(seed, spawn_key=tuple(int(w) for w in words))
+    )

@@ -1,4 +1,6 @@
-"""Changes of the whole process, such as the number of BLAS threads, that several threads may ask for at a time."""
+"""Changes of the whole process, such as the number of BLAS threads, that several threads may
+ask for at a time.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from typing import Any
 
 
 class Shared:
-    """A context manager for a change that overlapping callers share: made for the first, undone after the last.
+    """A context manager for a change that overlapping callers share: made for the first,
+    undone after the last.
 
     >>> from contextlib import nullcontext
     >>> change = Shared(lambda: print("made") or nullcontext())
@@ -22,11 +25,13 @@ class Shared:
     """
 
     def __init__(self, change: Callable[[], AbstractContextManager[Any]]) -> None:
-        self._change, self._callers = change, 0
+        self._change = change
+        self._callers = 0
         self._made: AbstractContextManager[Any] | None = None
         self._lock = threading.Lock()
         if hasattr(os, "register_at_fork"):
-            # Another thread may hold the lock at the moment of a fork, and is not there to release it.
+            # Another thread may hold the lock at the moment of a fork, and is not there to
+            # release it.
             os.register_at_fork(after_in_child=lambda: setattr(self, "_lock", threading.Lock()))
 
     def __enter__(self) -> None:
@@ -41,7 +46,8 @@ class Shared:
         with self._lock:
             self._callers -= 1
             if not self._callers and self._made is not None:
-                made, self._made = self._made, None
+                made = self._made
+                self._made = None
                 made.__exit__(None, None, None)
 
 

@@ -1,8 +1,10 @@
-"""SQLite files of our own: created once, checked when opened, safe against kill -9 and power cuts.
+"""SQLite files of our own: created once, checked when opened, safe against kill -9 and power
+cuts.
 
-With synchronous=FULL, what is committed survives a power cut. In WAL mode that takes one flush, and any number of
-processes may write to one file of a shared format, but not on a network file system. An exclusive format is locked by
-the one process that has it open, until it closes the file or dies.
+With synchronous=FULL, what is committed survives a power cut. In WAL mode that takes one
+flush, and any number of processes may write to one file of a shared format, but not on a
+network file system. An exclusive format is locked by the one process that has it open, until
+it closes the file or dies.
 """
 
 from __future__ import annotations
@@ -18,13 +20,17 @@ from typing import Any, Self
 from relfit.util.errors import InputError
 from relfit.util.files import note_read
 
-# Seconds to wait for another process: to finish its transaction in a shared file, to close an exclusive one.
-BUSY_SECONDS, EXCLUSIVE_SECONDS = 60.0, 1.0
+# Seconds to wait for another process: to finish its transaction in a shared file, to close an
+# exclusive one.
+BUSY_SECONDS = 60.0
+EXCLUSIVE_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of file: the argument that names it, what it is, its mark in SQLite's header, its schema and tables."""
+    """A kind of file: the argument that names it, what it is, its mark in SQLite's header,
+    its schema and tables.
+    """
 
     argument: str
     name: str
@@ -36,7 +42,9 @@ class Format:
 
 
 class Database:
-    """An open file of one format, and a context manager; a file of another format, or a damaged one, is refused."""
+    """An open file of one format, and a context manager; a file of another format, or a
+    damaged one, is refused.
+    """
 
     def __init__(self, path: str | os.PathLike[str], form: Format) -> None:
         self.path = os.fspath(path)
@@ -45,7 +53,9 @@ class Database:
         try:
             self.connection = sqlite3.connect(self.path, timeout=seconds, isolation_level=None)
         except sqlite3.Error as error:
-            raise self._refusal(f"cannot open {self.path!r} ({error}); give a file in a folder that exists") from error
+            raise self._refusal(
+                f"cannot open {self.path!r} ({error}); give a file in a folder that exists"
+            ) from error
         # A damaged text is still a text, and is found by its checksum.
         self.connection.text_factory = lambda data: data.decode("utf-8", "replace")
         try:
@@ -54,7 +64,11 @@ class Database:
             # SQLite's own message can quote a damaged name.
             self.connection.close()
             busy = "another process is writing it", "wait for that process, or end it"
-            reason, remedy = busy if _is_busy(error) else (str(error), f"give {form.name} or a new file name")
+            reason, remedy = (
+                busy
+                if _is_busy(error)
+                else (str(error), f"give {form.name} or a new file name")
+            )
             raise self._refusal(f"cannot use {self.path!r} ({reason}); {remedy}") from error
         except BaseException:
             self.connection.close()
@@ -76,17 +90,23 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Write all or nothing: committed to disk at the end, rolled back on any exception, an interrupt included."""
+        """Write all or nothing: committed to disk at the end, rolled back on any exception,
+        an interrupt included.
+        """
         try:
             with self._transaction("IMMEDIATE"):
                 self._check_place()
                 yield self.connection
         except sqlite3.Error as error:
-            advice = "what it holds is kept: once this is fixed, the same call resumes from there"
+            advice = (
+                "what it holds is kept: once this is fixed, the same call resumes from there"
+            )
             raise self._refusal(f"cannot write {self.path!r} ({error}); {advice}") from error
 
     def _check_place(self) -> None:
-        """Refuse to write to a file that is no longer where it was opened: nobody would find it."""
+        """Refuse to write to a file that is no longer where it was opened: nobody would find
+        it.
+        """
         if self._status is None:
             return
         try:
@@ -95,7 +115,8 @@ class Database:
             there = False
         if not there:
             raise self._refusal(
-                f"{self.path!r} was removed or replaced since it was opened; restore it and start again"
+                f"{self.path!r} was removed or replaced since it was opened; restore it and "
+                f"start again"
             )
 
     @contextmanager
@@ -104,7 +125,9 @@ class Database:
         try:
             yield self.connection
         except sqlite3.Error as error:
-            raise self._refusal(f"{self.path!r} is damaged ({error}); delete it, or give a new file name") from error
+            raise self._refusal(
+                f"{self.path!r} is damaged ({error}); delete it, or give a new file name"
+            ) from error
 
     @contextmanager
     def _transaction(self, kind: str) -> Iterator[None]:
@@ -119,31 +142,44 @@ class Database:
             raise
 
     def _prepare(self) -> None:
-        """Create the tables in a new file, or check that an existing file is sound and of this schema."""
+        """Create the tables in a new file, or check that an existing file is sound and of
+        this schema.
+        """
         if self.form.exclusive:
             # The lock lasts until the connection closes or the process dies.
             self.connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         self.connection.execute("PRAGMA synchronous = FULL")
         with self._transaction("EXCLUSIVE" if self.form.exclusive else "IMMEDIATE"):
             tables = self.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            if not tables and not self._pragma("application_id") and not self._pragma("user_version"):
+            if (
+                not tables
+                and not self._pragma("application_id")
+                and not self._pragma("user_version")
+            ):
                 for statement in self.form.create.split(";"):
                     self.connection.execute(statement)
                 self.connection.execute(f"PRAGMA application_id = {self.form.application}")
                 self.connection.execute(f"PRAGMA user_version = {self.form.schema}")
         if self._pragma("application_id") != self.form.application:
-            raise self._refusal(f"{self.path!r} is an SQLite file of another program; give a new file name")
+            raise self._refusal(
+                f"{self.path!r} is an SQLite file of another program; give a new file name"
+            )
         schema = self._pragma("user_version")
         if schema != self.form.schema:
             raise self._refusal(
-                f"{self.path!r} has schema {schema}, not {self.form.schema}; use the relfit that wrote it or a new file"
+                f"{self.path!r} has schema {schema}, not {self.form.schema}; use the relfit "
+                f"that wrote it or a new file"
             )
         if self._objects(self.connection) != self._expected():
             why = "its tables are not those that relfit writes"
-            raise self._refusal(f"{self.path!r} is damaged ({why}); delete it, or give a new file name")
+            raise self._refusal(
+                f"{self.path!r} is damaged ({why}); delete it, or give a new file name"
+            )
         # What SQLite says of a fault, such as numbers of pages, helps nobody to mend it.
         if self._pragma("quick_check(1)") != "ok":
-            raise self._refusal(f"{self.path!r} is damaged; restore a copy or give a new file name")
+            raise self._refusal(
+                f"{self.path!r} is damaged; restore a copy or give a new file name"
+            )
         if self.form.wal:
             self._use_wal()
 
@@ -155,11 +191,15 @@ class Database:
 
     @staticmethod
     def _objects(connection: sqlite3.Connection) -> set[Any]:
-        """Tables, indices, views and triggers with their definitions; a view may run without end."""
+        """Tables, indices, views and triggers with their definitions; a view may run without
+        end.
+        """
         return set(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master"))
 
     def _use_wal(self) -> None:
-        """Switch to WAL mode, again and again while the file is busy: SQLite does not wait for this by itself."""
+        """Switch to WAL mode, again and again while the file is busy: SQLite does not wait
+        for this by itself.
+        """
         deadline = time.monotonic() + BUSY_SECONDS
         while True:
             try:

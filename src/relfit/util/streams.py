@@ -1,4 +1,6 @@
-"""Standard streams that nobody may be reading. Imports next to nothing: the command line needs it first of all."""
+"""Standard streams that nobody may be reading. Imports next to nothing: the command line
+needs it first of all.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def complain(line: str) -> None:
 
 
 def to_nowhere(stream: IO[str]) -> None:
-    """Let a stream that cannot be written lead nowhere: Python would report it a second time when it exits."""
+    """Let a stream that cannot be written lead nowhere: Python would report it a second time
+    when it exits.
+    """
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())

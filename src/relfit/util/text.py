@@ -1,4 +1,6 @@
-"""Text that people read: names as they are shown, lists of names, and other libraries' errors in one line."""
+"""Text that people read: names as they are shown, lists of names, and other libraries'
+errors in one line.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +10,22 @@ from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any, TypeGuard
 
-# Joiners that emoji and several scripts need; every other invisible character is shown as an escape.
+# Joiners that emoji and several scripts need; every other invisible character is shown as an
+# escape.
 _JOINERS = "\u200c\u200d"
 _INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
 def is_text(value: Any) -> TypeGuard[str]:
-    r"""True for text that can be written to a file, which excludes text with a lone surrogate (half a character).
+    r"""True for text that can be written to a file, which excludes text with a lone
+    surrogate (half a character).
 
     >>> is_text("λ 🚀\n"), is_text("\ud83d"), is_text(3)
     (True, False, False)
     """
-    return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
+    return isinstance(value, str) and not any(
+        "\ud800" <= letter <= "\udfff" for letter in value
+    )
 
 
 def as_name(name: Any) -> Any:
@@ -32,7 +38,8 @@ def as_name(name: Any) -> Any:
 
 
 def visible(name: str) -> str:
-    r"""The name on one line, with control characters, direction marks and other invisible characters as escapes.
+    r"""The name on one line, with control characters, direction marks and other invisible
+    characters as escapes.
 
     >>> print(visible("two\nlines"))
     two\nlines
@@ -40,7 +47,9 @@ def visible(name: str) -> str:
     if not name.strip():
         return repr(name)
     return "".join(
-        c if unicodedata.category(c) not in _INVISIBLE or c in _JOINERS else c.encode("unicode_escape").decode()
+        c
+        if unicodedata.category(c) not in _INVISIBLE or c in _JOINERS
+        else c.encode("unicode_escape").decode()
         for c in name
     )
 
@@ -51,11 +60,18 @@ def quoted(name: str) -> str:
     return shown if re.fullmatch(r"[^\W\d_](?:[^\s,;:'\"]*\w)?", shown) else f"'{shown}'"
 
 
-def listed(names: Sequence[str], last: str = "and", *, most: int = 4, quote: Callable[[str], str] = quoted) -> str:
-    """The names as a list in a sentence, of at most `most` items; "k more" is the last item of a longer list.
+def listed(
+    names: Sequence[str],
+    last: str = "and",
+    *,
+    most: int = 4,
+    quote: Callable[[str], str] = quoted,
+) -> str:
+    """The names as a list in a sentence, of at most `most` items; "k more" is the last item
+    of a longer list.
 
-    `quote` is applied to each name: `quoted` to models in running text, `repr` to names in errors, `str` to phrases
-    that need no quotes.
+    `quote` is applied to each name: `quoted` to models in running text, `repr` to names in
+    errors, `str` to phrases that need no quotes.
 
     >>> listed(["large", "tuned", "base"]), listed(list("abcdefg"), "or")
     ('large, tuned and base', 'a, b, c or 4 more')

@@ -17,11 +17,15 @@ from relfit.util.files import remove_abandoned
 
 _REMOVING = threading.Lock()
 _MOST_SECONDS = 5.0
-_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_SIGNALS = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
 
 
 class Processes(ProcessPoolExecutor):
-    """Worker processes, each started for a task; spawned, because a fork would copy locks of BLAS and CUDA threads."""
+    """Worker processes, each started for a task; spawned, because a fork would copy locks of
+    BLAS and CUDA threads.
+    """
 
     def __init__(self, workers: int, first: Callable[[], None] | None = None) -> None:
         super().__init__(workers, get_context("spawn"), first or start_worker)
@@ -33,7 +37,8 @@ class Processes(ProcessPoolExecutor):
     def end(self) -> None:
         """End them at once, without waiting for their work."""
         manager: threading.Thread | None = getattr(self, "_executor_manager_thread", None)
-        # Once only: another call, as at the end of a `with` block, would forget that the waiting work is withdrawn.
+        # Once only: another call, as at the end of a `with` block, would forget that the
+        # waiting work is withdrawn.
         self.shutdown(wait=False, cancel_futures=True)
         for process in active_children():
             process.kill()
@@ -43,15 +48,22 @@ class Processes(ProcessPoolExecutor):
 
 @contextmanager
 def _signals_later() -> Iterator[None]:
-    """Signals come after the block: half a start, and a process that is still importing, would show a traceback.
+    """Signals come after the block: half a start, and a process that is still importing,
+    would show a traceback.
 
     A process that is started in the block has them blocked until `start_worker`.
     """
-    if not hasattr(signal, "pthread_sigmask") or threading.current_thread() is not threading.main_thread():
+    if (
+        not hasattr(signal, "pthread_sigmask")
+        or threading.current_thread() is not threading.main_thread()
+    ):
         yield
         return
     came: list[int] = []
-    handlers = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _SIGNALS}
+    handlers = {
+        number: signal.signal(number, lambda number, _: came.append(number))
+        for number in _SIGNALS
+    }
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield
@@ -64,10 +76,11 @@ def _signals_later() -> Iterator[None]:
 
 
 def start_worker() -> None:
-    """The parent handles Ctrl-C; a worker never outlives its parent, and removes what a killed one left.
+    """The parent handles Ctrl-C; a worker never outlives its parent, and removes what a
+    killed one left.
 
-    A worker that waits for work notices that its parent is gone and ends by itself. It then removes what was left, too:
-    its end would stop the thread in the middle of that.
+    A worker that waits for work notices that its parent is gone and ends by itself. It then
+    removes what was left, too: its end would stop the thread in the middle of that.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
@@ -88,7 +101,8 @@ def _remove_left() -> None:
     parent = parent_process()
     if parent is not None and not parent.is_alive():
         deadline = time.monotonic() + _MOST_SECONDS
-        # It gives up its locks after the pipe that told of its end, and its children after its locks.
+        # It gives up its locks after the pipe that told of its end, and its children after its
+        # locks.
         while os.getppid() == parent.pid and time.monotonic() < deadline:
             time.sleep(0.01)
         with _REMOVING:

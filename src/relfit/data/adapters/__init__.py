@@ -1,7 +1,9 @@
-"""Densities and samplers from the libraries people use, recognised without importing these libraries.
+"""Densities and samplers from the libraries people use, recognised without importing these
+libraries.
 
-To add a library, write functions for its objects in this folder, and add them to `DENSITIES` and `SAMPLERS`. They look
-their library up with `relfit.util.libraries.loaded`: if it has not been imported, no object of it can exist.
+To add a library, write functions for its objects in this folder, and add them to `DENSITIES`
+and `SAMPLERS`. They look their library up with `relfit.util.libraries.loaded`: if it has not
+been imported, no object of it can exist.
 """
 
 from __future__ import annotations
@@ -20,15 +22,27 @@ from relfit.data.adapters.scipy_sklearn import (
     sklearn_sampler,
 )
 from relfit.data.adapters.stan_pymc import pymc_density, stan_density
-from relfit.data.adapters.torch_jax import jax_density, jax_sampler, torch_density, torch_sampler
+from relfit.data.adapters.torch_jax import (
+    jax_density,
+    jax_sampler,
+    torch_density,
+    torch_sampler,
+)
 from relfit.data.autodiff import LIBRARIES, gradient
 from relfit.data.models import Density, Sample
 from relfit.util.errors import InputError
 from relfit.util.libraries import loaded
 
-# From a value and the number of columns to a density; None for a value of another library. An object of the library
-# that cannot be used is refused in one line.
-DENSITIES = (sklearn_density, scipy_density, stan_density, pymc_density, jax_density, torch_density)
+# From a value and the number of columns to a density; None for a value of another library. An
+# object of the library that cannot be used is refused in one line.
+DENSITIES = (
+    sklearn_density,
+    scipy_density,
+    stan_density,
+    pymc_density,
+    jax_density,
+    torch_density,
+)
 # The same for densities that have no score, and which only their log densities can compare.
 UNSMOOTH = (scipy_mass, sklearn_bounded)
 # From a value to the function that draws rows from it; None for a value of another library.
@@ -36,7 +50,8 @@ SAMPLERS = (sklearn_sampler, scipy_sampler, jax_sampler, torch_sampler)
 
 
 def adapt(value: Any, dim: int, *, likelihood: bool = False) -> Density | None:
-    """The value as a density on R^dim, or None if it is not recognised; for the `likelihood` it needs no score.
+    """The value as a density on R^dim, or None if it is not recognised; for the `likelihood`
+    it needs no score.
 
     >>> from scipy import stats
     >>> density = adapt(stats.norm(1.0, 2.0), dim=1)
@@ -57,16 +72,20 @@ def adapt(value: Any, dim: int, *, likelihood: bool = False) -> Density | None:
 
 
 def _log_prob_object(value: Any, dim: int) -> Density | None:
-    """Any object with a method ``log_prob``, differentiated by torch or JAX if it takes their arrays.
+    """Any object with a method ``log_prob``, differentiated by torch or JAX if it takes
+    their arrays.
 
-    A bare function is not recognised: it may be a log density, a score or a sampler, and `Density` says which.
+    A bare function is not recognised: it may be a log density, a score or a sampler, and
+    `Density` says which.
     """
     log_prob = getattr(value, "log_prob", None)
     if not callable(log_prob):
         return None
     for library in LIBRARIES:
         if loaded(library) is not None:
-            with suppress(Exception):  # functions may raise anything for arrays they were not written for
+            with suppress(
+                Exception
+            ):  # functions may raise anything for arrays they were not written for
                 gradient(log_prob, library)(np.zeros((2, dim)))
                 return Density(log_prob=log_prob, autodiff=library)
     return Density(log_prob=log_prob)

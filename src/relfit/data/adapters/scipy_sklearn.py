@@ -1,7 +1,8 @@
-"""Distributions of scipy.stats, and mixtures and kernel density estimates of scipy and scikit-learn, in closed form.
+"""Distributions of scipy.stats, and mixtures and kernel density estimates of scipy and
+scikit-learn, in closed form.
 
-Mixtures of Gaussians are `gaussian_mixture` for components with their own covariances, and `shared_mixture` for very
-many components with one covariance.
+Mixtures of Gaussians are `gaussian_mixture` for components with their own covariances, and
+`shared_mixture` for very many components with one covariance.
 """
 
 from __future__ import annotations
@@ -42,42 +43,58 @@ _SLOPES: dict[str, Callable[..., Array]] = {
 def scipy_density(value: Any, dim: int) -> Density | None:
     """A frozen distribution or a `gaussian_kde` as a density; None for any other value.
 
-    Scores have a closed form for the distributions in this file, and are finite differences of ``logpdf`` for others.
+    Scores have a closed form for the distributions in this file, and are finite differences
+    of ``logpdf`` for others.
     """
-    stats, name = loaded("scipy.stats"), type(value).__name__
+    stats = loaded("scipy.stats")
+    name = type(value).__name__
     if stats is None or not type(value).__module__.startswith("scipy.stats"):
         return None
     if isinstance(value, stats.gaussian_kde):
         root = _root(np.asarray(value.covariance, dtype=np.float64), "gaussian_kde")
-        return shared_mixture(np.asarray(value.weights), np.asarray(value.dataset, dtype=np.float64).T, root)
+        return shared_mixture(
+            np.asarray(value.weights), np.asarray(value.dataset, dtype=np.float64).T, root
+        )
     if isinstance(value, stats.distributions.rv_frozen):
         return _univariate(value, stats)
     if name == "multivariate_normal_frozen":
-        root = _root(np.atleast_2d(np.asarray(value.cov, dtype=np.float64)), "multivariate_normal")
+        root = _root(
+            np.atleast_2d(np.asarray(value.cov, dtype=np.float64)), "multivariate_normal"
+        )
         return gaussian_mixture(np.ones(1), np.atleast_1d(value.mean)[None], root[None])
     if name == "multivariate_t_frozen":
         return _multivariate_t(value)
     if not callable(getattr(value, "logpdf", None)):
-        raise InputError(f"{name}: expected a continuous distribution with logpdf, got one without")
+        raise InputError(
+            f"{name}: expected a continuous distribution with logpdf, got one without"
+        )
 
     def log_prob(x: Array) -> Any:
         try:
             return np.reshape(value.logpdf(x[:, 0] if dim == 1 else x), len(x))
         except ValueError as error:
-            raise InputError(f"{name}: logpdf failed on {len(x)} rows of {dim} columns: {first_line(error)}") from None
+            raise InputError(
+                f"{name}: logpdf failed on {len(x)} rows of {dim} columns: {first_line(error)}"
+            ) from None
 
     # A density on the simplex or the sphere has another unit than one of as many columns.
     surface = name in ("dirichlet_frozen", "vonmises_fisher_frozen")
     return Density(
-        log_prob=log_prob, normalised=None if surface else True, support=_support(value) if dim == 1 else None
+        log_prob=log_prob,
+        normalised=None if surface else True,
+        support=_support(value) if dim == 1 else None,
     )
 
 
 def scipy_mass(value: Any, dim: int) -> Density | None:
-    """A frozen discrete distribution, whose density is its probability mass function; None for any other value."""
+    """A frozen discrete distribution, whose density is its probability mass function; None
+    for any other value.
+    """
     if loaded("scipy.stats") is None or not type(value).__module__.startswith("scipy.stats"):
         return None
-    if not callable(getattr(value, "logpmf", None)) or isinstance(getattr(value, "dist", None), _continuous()):
+    if not callable(getattr(value, "logpmf", None)) or isinstance(
+        getattr(value, "dist", None), _continuous()
+    ):
         return None
     name = getattr(getattr(value, "dist", None), "name", type(value).__name__)
 
@@ -85,7 +102,10 @@ def scipy_mass(value: Any, dim: int) -> Density | None:
         return np.reshape(value.logpmf(x[:, 0] if dim == 1 else x), len(x))
 
     if np.shape(value.logpmf(np.zeros((2, dim)) if dim > 1 else np.zeros(2))) != (2,):
-        raise InputError(f"{name}: expected one distribution of {dim} columns, got an array of them or other columns")
+        raise InputError(
+            f"{name}: expected one distribution of {dim} columns, got an array "
+            f"of them or other columns"
+        )
     return Density(log_prob=log_prob, dim=dim, normalised=True, support=Support(discrete=True))
 
 
@@ -118,21 +138,32 @@ def scipy_sampler(value: Any) -> Draw | None:
 def _univariate(value: Any, stats: Any) -> Density:
     name = value.dist.name
     if not isinstance(value.dist, stats.rv_continuous):
-        raise InputError(f"{name}: expected a continuous distribution, got a discrete one; {_DISCRETE}")
+        raise InputError(
+            f"{name}: expected a continuous distribution, got a discrete one; {_DISCRETE}"
+        )
     shapes, loc, scale = value.dist._parse_args(*value.args, **value.kwds)
     if any(np.size(part) != 1 for part in (*shapes, loc, scale)):
-        raise InputError(f"{name}: expected one distribution, got an array of them; freeze it with single numbers")
+        raise InputError(
+            f"{name}: expected one distribution, got an array of them; freeze it "
+            f"with single numbers"
+        )
 
     def score(x: Array) -> Array:
         return np.asarray(_SLOPES[name]((x - loc) / scale, *shapes) / scale)
 
     slope = score if name in _SLOPES else None
-    return Density(slope, lambda x: value.logpdf(x[:, 0]), 1, normalised=True, support=_support(value))
+    return Density(
+        slope, lambda x: value.logpdf(x[:, 0]), 1, normalised=True, support=_support(value)
+    )
 
 
 def _multivariate_t(value: Any) -> Density:
-    """Log density −½(ν + d) log(1 + q/ν) with q = (x − μ)ᵀΣ⁻¹(x − μ): the score is −(ν + d)/(ν + q) Σ⁻¹(x − μ)."""
-    root, df, d = _root(value.shape, "multivariate_t"), float(value.df), value.dim
+    """Log density −½(ν + d) log(1 + q/ν) with q = (x − μ)ᵀΣ⁻¹(x − μ): the score is −(ν +
+    d)/(ν + q) Σ⁻¹(x − μ).
+    """
+    root = _root(value.shape, "multivariate_t")
+    df = float(value.df)
+    d = value.dim
     if np.isinf(df):
         return gaussian_mixture(np.ones(1), value.loc[None], root[None])
 
@@ -140,7 +171,9 @@ def _multivariate_t(value: Any) -> Density:
         z = (x - value.loc) @ root
         return np.asarray(-(df + d) / (df + (z**2).sum(axis=1, keepdims=True)) * (z @ root.T))
 
-    return Density(score, lambda x: np.reshape(value.logpdf(x), len(x)), d, normalised=True, support=WHOLE)
+    return Density(
+        score, lambda x: np.reshape(value.logpdf(x), len(x)), d, normalised=True, support=WHOLE
+    )
 
 
 def _root(covariance: Array, name: str) -> Array:
@@ -148,33 +181,49 @@ def _root(covariance: Array, name: str) -> Array:
     try:
         return np.asarray(np.linalg.inv(np.linalg.cholesky(covariance)).T)
     except np.linalg.LinAlgError:
-        raise InputError(f"{name}: expected a positive definite covariance, got a singular one") from None
+        raise InputError(
+            f"{name}: expected a positive definite covariance, got a singular one"
+        ) from None
 
 
 def sklearn_density(value: Any, dim: int) -> Density | None:
     """A fitted mixture or kernel density estimate as a density; None for any other value.
 
-    A BayesianGaussianMixture is the mixture of its fitted weights, means and covariances, from which its ``sample``
-    draws. (Its ``score_samples`` is a variational bound, and not the log of a density.)
+    A BayesianGaussianMixture is the mixture of its fitted weights, means and covariances,
+    from which its ``sample`` draws. (Its ``score_samples`` is a variational bound, and not
+    the log of a density.)
     """
     if is_instance(value, "sklearn.mixture", "GaussianMixture", "BayesianGaussianMixture"):
-        fitted, convert = "means_", _mixture
+        fitted = "means_"
+        convert = _mixture
     elif is_instance(value, "sklearn.neighbors", "KernelDensity"):
-        fitted, convert = "tree_", _kernel_density
+        fitted = "tree_"
+        convert = _kernel_density
     else:
         return None
     if not hasattr(value, fitted):
-        raise InputError(f"{type(value).__name__}: expected a fitted model, got one that is not fitted; call fit first")
+        raise InputError(
+            f"{type(value).__name__}: expected a fitted model, got one that is "
+            f"not fitted; call fit first"
+        )
     return convert(value)
 
 
 def sklearn_bounded(value: Any, dim: int) -> Density | None:
-    """A kernel density estimate whose kernel ends, which only its log density can compare; None for other values."""
-    if not is_instance(value, "sklearn.neighbors", "KernelDensity") or not hasattr(value, "tree_"):
+    """A kernel density estimate whose kernel ends, which only its log density can compare;
+    None for other values.
+    """
+    if not is_instance(value, "sklearn.neighbors", "KernelDensity") or not hasattr(
+        value, "tree_"
+    ):
         return None
     if value.kernel in ("gaussian", "exponential"):
         return None
-    return Density(log_prob=value.score_samples, dim=int(value.n_features_in_), normalised=value.metric == "euclidean")
+    return Density(
+        log_prob=value.score_samples,
+        dim=int(value.n_features_in_),
+        normalised=value.metric == "euclidean",
+    )
 
 
 def sklearn_sampler(value: Any) -> Draw | None:
@@ -188,7 +237,8 @@ def sklearn_sampler(value: Any) -> Draw | None:
         seed = int(rng.integers(2**31))
         if "random_state" in inspect.signature(value.sample).parameters:
             return value.sample(n, random_state=seed)
-        # Mixtures draw from their own random_state: it is set on a copy, and the user's object stays as it is.
+        # Mixtures draw from their own random_state: it is set on a copy, and the user's object
+        # stays as it is.
         estimator = copy.copy(value)
         estimator.random_state = seed
         rows, components = estimator.sample(n)
@@ -199,7 +249,9 @@ def sklearn_sampler(value: Any) -> Draw | None:
 
 
 def _mixture(value: Any) -> Density:
-    weights, means = (np.asarray(part, dtype=np.float64) for part in (value.weights_, value.means_))
+    weights, means = (
+        np.asarray(part, dtype=np.float64) for part in (value.weights_, value.means_)
+    )
     roots = np.asarray(value.precisions_cholesky_, dtype=np.float64)
     k, d = means.shape
     if value.covariance_type == "tied":
@@ -212,32 +264,52 @@ def _mixture(value: Any) -> Density:
 
 
 def _kernel_density(value: Any) -> Density:
-    """Gaussian, or p(x) ∝ Σ_j w_j exp(−‖x − x_j‖/h) with ``∇ log p = Σ_j r_j(x) (x_j − x)/(h‖x − x_j‖)``.
+    """Gaussian, or p(x) ∝ Σ_j w_j exp(−‖x − x_j‖/h) with ``∇ log p = Σ_j r_j(x) (x_j −
+    x)/(h‖x − x_j‖)``.
 
-    exp(−‖x‖/h) has the integral h^d Γ(d) 2π^{d/2}/Γ(d/2), the last factor being the area of the unit sphere.
+    exp(−‖x‖/h) has the integral h^d Γ(d) 2π^{d/2}/Γ(d/2), the last factor being the area of
+    the unit sphere.
     """
     if value.metric != "euclidean" or value.kernel not in ("gaussian", "exponential"):
         raise InputError(
-            f'KernelDensity: expected kernel "gaussian" or "exponential" and metric "euclidean", got {value.kernel!r} '
-            f"and {value.metric!r}; other kernels are 0 away from the points, but KSD needs a positive density"
+            f'KernelDensity: expected kernel "gaussian" or "exponential" and metric '
+            f'"euclidean", got {value.kernel!r} '
+            f"and {value.metric!r}; other kernels are 0 away from the points, but KSD needs a "
+            f"positive density"
         )
-    points, h = np.asarray(value.tree_.data, dtype=np.float64), float(value.bandwidth_)
+    points = np.asarray(value.tree_.data, dtype=np.float64)
+    h = float(value.bandwidth_)
     sample_weight = getattr(value.tree_, "sample_weight", None)
-    weights = np.ones(len(points)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    weights = (
+        np.ones(len(points))
+        if sample_weight is None
+        else np.asarray(sample_weight, dtype=np.float64)
+    )
     weights = weights / weights.sum()
     if value.kernel == "gaussian":
         return shared_mixture(weights, points, np.eye(points.shape[1]) / h)
     kept = weights > 0.0
-    points, heights, d = points[kept], np.log(weights[kept]), points.shape[1]
-    volume = d * np.log(h) + gammaln(d) + np.log(2.0) + 0.5 * d * np.log(np.pi) - gammaln(0.5 * d)
+    d = points.shape[1]
+    heights = np.log(weights[kept])
+    points = points[kept]
+    volume = (
+        d * np.log(h) + gammaln(d) + np.log(2.0) + 0.5 * d * np.log(np.pi) - gammaln(0.5 * d)
+    )
 
     def score(z: tuple[Array, Array], posterior: Array) -> Array:
         x, distance = z
-        pull = np.divide(posterior, h * distance, out=np.zeros_like(posterior), where=distance > 0.0)
+        pull = np.divide(
+            posterior, h * distance, out=np.zeros_like(posterior), where=distance > 0.0
+        )
         return np.asarray(pull @ points - pull.sum(axis=1, keepdims=True) * x)
 
     return _mixture_density(
-        lambda x: (x, cdist(x, points)), lambda z: heights - z[1] / h, score, len(points), d, -float(volume)
+        lambda x: (x, cdist(x, points)),
+        lambda z: heights - z[1] / h,
+        score,
+        len(points),
+        d,
+        -float(volume),
     )
 
 
@@ -246,15 +318,21 @@ def gaussian_mixture(weights: Array, means: Array, roots: Array) -> Density:
 
     ``∇ log p(x) = −Σ_k r_k(x) R_kR_kᵀ(x − μ_k)``, with r_k(x) the posterior of component k.
 
-    >>> pair = gaussian_mixture(np.array([0.5, 0.5]), np.array([[-1.0], [1.0]]), np.ones((2, 1, 1)))
+    >>> pair = gaussian_mixture(
+    ...     np.array([0.5, 0.5]), np.array([[-1.0], [1.0]]), np.ones((2, 1, 1))
+    ... )
     >>> bool(np.isclose(pair.scores(np.array([[0.3]]))[0, 0], np.tanh(0.3) - 0.3))
     True
     """
     kept = weights > 0.0
-    weights, means, roots = weights[kept], means[kept], roots[kept]
+    weights = weights[kept]
+    means = means[kept]
+    roots = roots[kept]
     heights = np.log(weights) + np.linalg.slogdet(roots)[1]
     return _mixture_density(
-        lambda x: np.stack([(x - mean) @ root for mean, root in zip(means, roots, strict=True)], axis=1),
+        lambda x: np.stack(
+            [(x - mean) @ root for mean, root in zip(means, roots, strict=True)], axis=1
+        ),
         lambda z: heights - 0.5 * (z**2).sum(axis=2),
         lambda z, posterior: -np.einsum("nk,nkj,kij->ni", posterior, z, roots, optimize=True),
         means.size,
@@ -264,13 +342,15 @@ def gaussian_mixture(weights: Array, means: Array, roots: Array) -> Density:
 
 
 def shared_mixture(weights: Array, means: Array, root: Array) -> Density:
-    """Σ_k w_k N(μ_k, Λ⁻¹) with one Λ = RRᵀ, root R (d, d), such as a Gaussian kernel density estimate.
+    """Σ_k w_k N(μ_k, Λ⁻¹) with one Λ = RRᵀ, root R (d, d), such as a Gaussian kernel density
+    estimate.
 
     ``∇ log p(x) = Λ(Σ_k r_k(x) μ_k − x)``: one matrix product for all components.
     """
     kept = weights > 0.0
     heights = np.log(weights[kept])
-    # Rows and means are taken relative to one of the means, so that a common offset costs no digits.
+    # Rows and means are taken relative to one of the means, so that a common offset costs no
+    # digits.
     origin = means[0]
     centres = (means[kept] - origin) @ root
     return _mixture_density(
@@ -291,14 +371,17 @@ def _mixture_density(
     dim: int,
     constant: float,
 ) -> Density:
-    """The density e^c Σ_k exp J_k(z), with z = transform(x), J = log_joint(z) (n, K), and score(z, posteriors of J).
+    """The density e^c Σ_k exp J_k(z), with z = transform(x), J = log_joint(z) (n, K), and
+    score(z, posteriors of J).
 
     It is evaluated at pieces of the rows, because each row takes `width` numbers.
     """
     step = max(1, _MOST_ENTRIES // width)
 
     def in_pieces(function: Callable[[Any], Array]) -> Callable[[Array], Array]:
-        return lambda x: np.concatenate([function(transform(x[a : a + step])) for a in range(0, len(x), step)])
+        return lambda x: np.concatenate(
+            [function(transform(x[a : a + step])) for a in range(0, len(x), step)]
+        )
 
     scores = in_pieces(lambda z: score(z, softmax(log_joint(z), axis=1)))
     log_probs = in_pieces(lambda z: logsumexp(log_joint(z), axis=1) + constant)

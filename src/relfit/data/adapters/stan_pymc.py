@@ -1,4 +1,6 @@
-"""Bayesian models of Stan (pystan, BridgeStan) and PyMC, on their unconstrained parameters, the Jacobian included."""
+"""Bayesian models of Stan (pystan, BridgeStan) and PyMC, on their unconstrained parameters,
+the Jacobian included.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from relfit.util.libraries import is_instance
 
 
 def stan_density(value: Any, dim: int) -> Density | None:
-    """A ``stan.model.Model`` or ``bridgestan.StanModel`` as a density of rows of unconstrained parameters.
+    """A ``stan.model.Model`` or ``bridgestan.StanModel`` as a density of rows of
+    unconstrained parameters.
 
     pystan leaves out constants of ``~`` statements.
     """
@@ -27,21 +30,38 @@ def stan_density(value: Any, dim: int) -> Density | None:
         except RuntimeError as error:
             if "number of parameters" in str(error):
                 raise InputError(
-                    f"Stan model: expected rows of its unconstrained parameters ({', '.join(value.param_names)}), got "
+                    f"Stan model: expected rows of its unconstrained parameters "
+                    f"({', '.join(value.param_names)}), got "
                     f"{dim} columns; model.unconstrain_pars turns draws into such rows"
                 ) from None
-        return _by_row(partial(_call_pystan, value.grad_log_prob), partial(_call_pystan, value.log_prob), dim, False)
+        return _by_row(
+            partial(_call_pystan, value.grad_log_prob),
+            partial(_call_pystan, value.log_prob),
+            dim,
+            False,
+        )
     if is_instance(value, "bridgestan", "StanModel"):
-        # Every constant that the program has is kept; whether the whole then integrates to 1 only its author knows.
+        # Every constant that the program has is kept; whether the whole then integrates to 1
+        # only its author knows.
         log_density = partial(value.log_density, propto=False)
-        return _by_row(lambda row: value.log_density_gradient(row)[1], log_density, int(value.param_unc_num()), None)
+        return _by_row(
+            lambda row: value.log_density_gradient(row)[1],
+            log_density,
+            int(value.param_unc_num()),
+            None,
+        )
     return None
 
 
 def _by_row(
-    score: Callable[[Array], Any], log_prob: Callable[[Array], Any], dim: int, normalised: bool | None
+    score: Callable[[Array], Any],
+    log_prob: Callable[[Array], Any],
+    dim: int,
+    normalised: bool | None,
 ) -> Density:
-    """The density of functions of one row. Stan raises where it rejects the parameters: the density is 0 there."""
+    """The density of functions of one row. Stan raises where it rejects the parameters: the
+    density is 0 there.
+    """
 
     def call(function: Callable[[Array], Any], x: Array, rejected: Any) -> Array:
         results = []
@@ -63,16 +83,24 @@ def _by_row(
 def _call_pystan(function: Callable[[list[float]], Any], row: Array) -> Any:
     """One call of pystan, refused where it would fail for reasons other than the row."""
     if threading.current_thread() is not threading.main_thread():
-        # Stan keeps its derivatives in the memory of the thread that loaded it, and crashes the process in any other.
-        raise InputError("Stan model: pystan works in the main thread only; call relfit from there")
+        # Stan keeps its derivatives in the memory of the thread that loaded it, and crashes the
+        # process in any other.
+        raise InputError(
+            "Stan model: pystan works in the main thread only; call relfit from there"
+        )
     if asyncio._get_running_loop() is not None and not hasattr(asyncio, "_nest_patched"):
         advice = "install it with  pip install nest-asyncio  and run nest_asyncio.apply() first"
-        raise InputError(f"Stan model: pystan cannot run inside another event loop, such as a notebook's; {advice}")
+        raise InputError(
+            f"Stan model: pystan cannot run inside another event loop, such as a "
+            f"notebook's; {advice}"
+        )
     return function(row.tolist())
 
 
 def pymc_density(value: Any, dim: int) -> Density | None:
-    """A ``pymc.Model`` as a density of its value variables, flattened in the order of ``model.value_vars``."""
+    """A ``pymc.Model`` as a density of its value variables, flattened in the order of
+    ``model.value_vars``.
+    """
     if not is_instance(value, "pymc", "Model"):
         return None
 

@@ -1,4 +1,5 @@
-"""Objects that torch or JAX differentiates: distributions of torch and NumPyro, zuko flows, modules, jitted functions.
+"""Objects that torch or JAX differentiates: distributions of torch and NumPyro, zuko flows,
+modules, jitted functions.
 
 NumPyro copied the interface of torch's distributions, so that `_distribution` serves both.
 """
@@ -18,13 +19,15 @@ from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.libraries import is_instance, loaded
 
-# Distributions of NumPyro whose log_prob is not that of a density, and supports of fewer dimensions than columns.
+# Distributions of NumPyro whose log_prob is not that of a density, and supports of fewer
+# dimensions than columns.
 _NOT_NORMALISED = ("ImproperUniform", "Delta", "MaskedDistribution", "Unit")
 _SURFACES = ("simplex", "sphere", "zerosum")
 
 
 def torch_density(value: Any, dim: int) -> Density | None:
-    """A torch distribution, a zuko or nflows flow or a module with ``log_prob(x)`` as a density; None for other values.
+    """A torch distribution, a zuko or nflows flow or a module with ``log_prob(x)`` as a
+    density; None for other values.
 
     Each is called in its own dtype and on its own device.
     """
@@ -37,21 +40,29 @@ def torch_density(value: Any, dim: int) -> Density | None:
             flow.log_probs(np.zeros((2, dim)))
         except InputError as error:
             raise InputError(
-                f"{name}: expected a flow without context; if it needs one, give flow(c) ({error})"
+                f"{name}: expected a flow without context; if it needs one, give flow(c) "
+                f"({error})"
             ) from None
         return flow
     if not is_instance(value, "torch.nn", "Module"):
         return None
     if not callable(getattr(value, "log_prob", None)):
         advice = "say what its output is with Density(log_prob=module) or Density(score=module)"
-        raise InputError(f"{name}: expected a torch module with log_prob(x), got one without; {advice}")
-    # Flows of nflows are modules; of other modules nobody knows whether they are densities or energies.
-    normalised = True if is_instance(value, "nflows.distributions.base", "Distribution") else None
+        raise InputError(
+            f"{name}: expected a torch module with log_prob(x), got one without; {advice}"
+        )
+    # Flows of nflows are modules; of other modules nobody knows whether they are densities or
+    # energies.
+    normalised = (
+        True if is_instance(value, "nflows.distributions.base", "Distribution") else None
+    )
     return Density(log_prob=value.log_prob, autodiff="torch", normalised=normalised)
 
 
 def torch_sampler(value: Any) -> Draw | None:
-    """Draws from a torch distribution or a zuko flow; torch's own random state is left as it was."""
+    """Draws from a torch distribution or a zuko flow; torch's own random state is left as it
+    was.
+    """
     is_flow = is_instance(value, "zuko.lazy", "LazyDistribution")
     if not is_flow and not is_instance(value, "torch.distributions", "Distribution"):
         return None
@@ -67,9 +78,11 @@ def torch_sampler(value: Any) -> Draw | None:
 
 
 def jax_density(value: Any, dim: int) -> Density | None:
-    """A NumPyro distribution, or a jitted function (n, d) → (n,) or (d,) → (), as a density; None for any other value.
+    """A NumPyro distribution, or a jitted function (n, d) → (n,) or (d,) → (), as a density;
+    None for any other value.
 
-    Other functions are ambiguous until they are wrapped: ``Density(log_prob=f, autodiff="jax")``.
+    Other functions are ambiguous until they are wrapped: ``Density(log_prob=f,
+    autodiff="jax")``.
     """
     if is_instance(value, "numpyro.distributions", "Distribution"):
         return _distribution(lambda: value, dim, "jax")
@@ -91,19 +104,24 @@ def jax_sampler(value: Any) -> Draw | None:
 
 
 def _distribution(make: Callable[[], Any], dim: int, library: str) -> Density:
-    """The density of a torch or NumPyro distribution, whose functions are called inside its support only.
+    """The density of a torch or NumPyro distribution, whose functions are called inside its
+    support only.
 
-    Outside the support log p is −inf and the score NaN; the libraries themselves raise there, or evaluate the formula.
-    The distribution is made anew for each call, so that the parameters of a flow are those of evaluation mode.
+    Outside the support log p is −inf and the score NaN; the libraries themselves raise
+    there, or evaluate the formula. The distribution is made anew for each call, so that the
+    parameters of a flow are those of evaluation mode.
     """
     example = make()
-    name, batch, event = type(example).__name__, tuple(example.batch_shape), tuple(example.event_shape)
+    name = type(example).__name__
+    batch = tuple(example.batch_shape)
+    event = tuple(example.event_shape)
     single = not event and batch in ((), (1,)) and dim == 1
     if not single and (batch or event != (dim,)):
         wrapper = "torch" if library == "torch" else "numpyro"
         independent = f"; wrap it as {wrapper}.distributions.Independent(distribution, 1)"
         raise InputError(
-            f"{name}: expected one distribution of {dim} columns like the data, got batch shape {batch} and event "
+            f"{name}: expected one distribution of {dim} columns like the data, got batch "
+            f"shape {batch} and event "
             f"shape {event}{independent if batch and not event else ''}"
         )
 
@@ -115,12 +133,19 @@ def _distribution(make: Callable[[], Any], dim: int, library: str) -> Density:
     with suppress(NotImplementedError):
         support = example.support
     if support is None:
-        return Density(log_prob=log_prob, dim=dim, autodiff=library, normalised=_normalised(example))
+        return Density(
+            log_prob=log_prob, dim=dim, autodiff=library, normalised=_normalised(example)
+        )
     if support.is_discrete:
-        raise InputError(f"{name}: expected a continuous distribution, got a discrete one; use samples and MMD")
+        raise InputError(
+            f"{name}: expected a continuous distribution, got a discrete one; "
+            f"use samples and MMD"
+        )
     inside = values(lambda x: make().support.check(x).reshape(len(x), -1).all(-1), library)
 
-    def restricted(function: Callable[[Array], Any], x: Array, shape: tuple[int, ...], fill: float) -> Any:
+    def restricted(
+        function: Callable[[Array], Any], x: Array, shape: tuple[int, ...], fill: float
+    ) -> Any:
         """The function at rows inside the support, `fill` at the others."""
         mask = np.asarray(inside(x), dtype=bool)
         if mask.all():
@@ -133,7 +158,8 @@ def _distribution(make: Callable[[], Any], dim: int, library: str) -> Density:
     bounds = None
     with suppress(Exception):  # transforms may raise anything at infinity
         bounds = _support(example)
-    slope, log_density = gradient(log_prob, library), values(log_prob, library)
+    slope = gradient(log_prob, library)
+    log_density = values(log_prob, library)
     return Density(
         lambda x: restricted(slope, x, x.shape, np.nan),
         lambda x: restricted(log_density, x, (len(x),), -np.inf),
@@ -144,7 +170,9 @@ def _distribution(make: Callable[[], Any], dim: int, library: str) -> Density:
 
 
 def _support(distribution: Any) -> Support | None:
-    """The bounds of each column that a distribution declares; None if it declares something else."""
+    """The bounds of each column that a distribution declares; None if it declares something
+    else.
+    """
     transforms = getattr(distribution, "transforms", None)
     if transforms is not None:
         # The declared support is that of the last transform, whatever the others leave of it.
@@ -170,18 +198,25 @@ def _support(distribution: Any) -> Support | None:
 
 def _moved(support: Support, transforms: Any) -> Support | None:
     """The bounds after transforms of each column by itself; None if they are others."""
-    low, high = np.asarray(support.lower), np.asarray(support.upper)
+    low = np.asarray(support.lower)
+    high = np.asarray(support.upper)
     for transform in transforms:
         if transform.domain.event_dim or not getattr(transform, "bijective", True):
             return None
         torch = loaded("torch") if type(transform).__module__.startswith("torch") else None
-        ends = [np.asarray(transform(bound if torch is None else torch.as_tensor(bound))) for bound in (low, high)]
-        low, high = np.minimum(*ends), np.maximum(*ends)
+        ends = [
+            np.asarray(transform(bound if torch is None else torch.as_tensor(bound)))
+            for bound in (low, high)
+        ]
+        low = np.minimum(*ends)
+        high = np.maximum(*ends)
     return None if np.isnan(low).any() or np.isnan(high).any() else Support(low, high)
 
 
 def _normalised(distribution: Any) -> bool | None:
-    """Whether exp(log_prob) integrates to 1 over all columns; None where that is not known, as on a simplex."""
+    """Whether exp(log_prob) integrates to 1 over all columns; None where that is not known,
+    as on a simplex.
+    """
     inner: Any = distribution
     while inner is not None:
         if type(inner).__name__ in _NOT_NORMALISED:

@@ -1,6 +1,8 @@
-"""Logs of language-model evaluations as one record of scores. Nothing is unpickled; each format is one file here.
+"""Logs of language-model evaluations as one record of scores. Nothing is unpickled; each
+format is one file here.
 
-To add a format, write a file that defines an `EvalFormat`, and add it to `FORMATS`; CONTRIBUTING.md has the recipe.
+To add a format, write a file that defines an `EvalFormat`, and add it to `FORMATS`;
+CONTRIBUTING.md has the recipe.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ _SUFFIXES = (".jsonl", ".eval", ".json")
 # What tables of scores are called, which are no logs.
 _TABLES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 RUNS = ("newest", "all")
-# The name given to the model, the file, its format, and whether the file itself was given instead of a folder.
+# The name given to the model, the file, its format, and whether the file itself was given
+# instead of a folder.
 _Found = tuple[str | None, Path, EvalFormat, bool]
 
 
@@ -45,27 +48,28 @@ def read_evals(
     runs: str = "newest",
     allow_different: Any = (),
 ) -> Scores:
-    """Read logs of lm-evaluation-harness, Inspect, HELM or every-eval-ever, of any number of models and tasks.
+    """Read logs of lm-evaluation-harness, Inspect, HELM or every-eval-ever, of any number of
+    models and tasks.
 
-    Args:
-        paths: a file or a folder, in which all logs are found, or several; or a mapping that gives the run or the runs
-            under each path a model's name of your own.
-        task: the tasks that are read, as one name or several; ``mmlu_*`` is a pattern. None reads all.
-        metric: the score that is read; by default the first one that is a number.
-        filter: of lm-evaluation-harness, the filter of the answers, by default the first; of HELM, the split or the
-            perturbation.
-        runs: "newest" reads the newest of several runs of a model on a task in one folder; "all" reads all of them, and
-            an item's score is the mean over the runs.
-        allow_different: settings that may differ between the runs, as one name or several: "shots", "version",
-            "arguments", "solver", "chat-template", "system", "generation" or "prompts". Other differences
-            that the logs record are `doubts`, for which a gate raises an error.
+    Args: paths: a file or a folder, in which all logs are found, or several; or a mapping
+        that gives the run or the runs under each path a model's name of your own.
+        task: the tasks that are read, as one name or several; ``mmlu_*`` is a pattern. None
+        reads all. metric: the score that is read; by default the first one that is a number.
+        filter: of lm-evaluation-harness, the filter of the answers, by default the first; of
+        HELM, the split or the perturbation.
+        runs: "newest" reads the newest of several runs of a model on a task in one folder;
+            "all" reads all of them, and an item's score is the mean over the runs.
+        allow_different: settings that may differ between the runs, as one name or several:
+            "shots", "version", "arguments", "solver", "chat-template", "system",
+            "generation" or "prompts". Other differences that the logs record are `doubts`,
+            for which a gate raises an error.
 
-    Items are known by their task and their own name or number. Where the logs have a hash of the question, or the
-    question, it must be the same in all of them. In a folder, runs that did not finish are left out.
+    Items are known by their task and their own name or number. Where the logs have a hash of
+    the question, or the question, it must be the same in all of them. In a folder, runs that
+    did not finish are left out.
 
-    Returns:
-        `Scores`: a row for each item that a log names, NaN where a model has no score for it. Several tasks are
-        strata. Repetitions of an item are averaged.
+    Returns: `Scores`: a row for each item that a log names, NaN where a model has no score
+        for it. Several tasks are strata. Repetitions of an item are averaged.
     """
     for argument, value in (("metric", metric), ("filter", filter)):
         if value is not None and not is_text(value):
@@ -78,11 +82,15 @@ def read_evals(
     found = list(_found(paths))
     logs, left_out = _logs(found, Wanted(tasks, metric, filter))
     if not logs and left_out:
-        raise InputError(f"{left_out[0].path}: expected a finished run with scores, but {left_out[0].unfinished}")
+        raise InputError(
+            f"{left_out[0].path}: expected a finished run with scores, but "
+            f"{left_out[0].unfinished}"
+        )
     if not logs:
         there = sorted({log.task for log in _logs(found, Wanted())[0]}) or ["no task"]
         raise InputError(
-            f"task: expected {listed(there, 'or', most=8, quote=repr)}, got {listed(tasks or ['none'], quote=repr)}"
+            f"task: expected {listed(there, 'or', most=8, quote=repr)}, got "
+            f"{listed(tasks or ['none'], quote=repr)}"
         )
     logs, of_runs = _chosen_runs(logs, runs)
     _check_runs(logs)
@@ -94,7 +102,14 @@ def read_evals(
         _as_scores(logs),
         metric=metric,
         higher_is_better=better,
-        notes=(f"the score is {metric}", *_notes(logs), *told, *of_runs, *unfinished, *different),
+        notes=(
+            f"the score is {metric}",
+            *_notes(logs),
+            *told,
+            *of_runs,
+            *unfinished,
+            *different,
+        ),
         doubts=(*doubts, *unlike),
     )
 
@@ -109,7 +124,10 @@ def _as_scores(logs: Sequence[Log]) -> Scores:
             prompts[key] = each.prompt or prompts.get(key)
             if each.score == each.score:  # not NaN
                 held[log.model].setdefault(key, []).append(each.score)
-    means = {model: {key: sum(some) / len(some) for key, some in items.items()} for model, items in held.items()}
+    means = {
+        model: {key: sum(some) / len(some) for key, some in items.items()}
+        for model, items in held.items()
+    }
     values = [[of_model.get(key, np.nan) for of_model in means.values()] for key in prompts]
     tasks = [task for task, _ in prompts]
     return Scores(
@@ -118,13 +136,17 @@ def _as_scores(logs: Sequence[Log]) -> Scores:
         items=np.array([item for _, item in prompts], dtype=object),
         strata=np.array(tasks) if len(set(tasks)) > 1 else None,
         prompts=np.array(list(prompts.values()), dtype=object),
-        repeats=max((len(some) for items in held.values() for some in items.values()), default=1),
+        repeats=max(
+            (len(some) for items in held.values() for some in items.values()), default=1
+        ),
         part=("task", "tasks"),
     )
 
 
 def _names(argument: str, value: Any) -> tuple[str, ...]:
-    names = (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
+    names = (
+        (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
+    )
     if not all(map(is_text, names)):
         raise InputError(f"{argument}: expected a name, several or None, got something else")
     return names
@@ -133,7 +155,9 @@ def _names(argument: str, value: Any) -> tuple[str, ...]:
 def _found(paths: Any) -> Iterator[_Found]:
     """The logs under the paths, each once, with the name that was given to its model."""
     if isinstance(paths, Mapping):
-        named = [(as_name(name), path) for name, held in paths.items() for path in _several(held)]
+        named = [
+            (as_name(name), path) for name, held in paths.items() for path in _several(held)
+        ]
     else:
         named = [(None, path) for path in _several(paths)]
     if not named:
@@ -141,19 +165,31 @@ def _found(paths: Any) -> Iterator[_Found]:
     seen = set()
     for name, path in named:
         if name is not None and not (is_text(name) and name):
-            raise InputError(f"paths: expected a mapping of names to files or folders, got {name!r} as a name")
+            raise InputError(
+                f"paths: expected a mapping of names to files or folders, got "
+                f"{name!r} as a name"
+            )
         source = Path(os.fsdecode(path))
         if source.is_dir():
-            inside = [each for each in sorted(source.rglob("*")) if each.suffix.lower() in _SUFFIXES and each.is_file()]
+            inside = [
+                each
+                for each in sorted(source.rglob("*"))
+                if each.suffix.lower() in _SUFFIXES and each.is_file()
+            ]
             files = [(each, format) for each in inside if (format := _format(each)) is not None]
             if not files:
                 why = f"got none{_advice_on_folder(source)}"
-                raise InputError(f"{source}: expected a folder with logs of {_formats()}, {why}")
+                raise InputError(
+                    f"{source}: expected a folder with logs of {_formats()}, {why}"
+                )
         else:
             check_plain(source)
             format = _format(source)
             if format is None:
-                raise InputError(f"{source}: expected a log of {_formats()}, got another file{_advice(source)}")
+                raise InputError(
+                    f"{source}: expected a log of {_formats()}, got another "
+                    f"file{_advice(source)}"
+                )
             files = [(source, format)]
         for file, format in files:
             if (real := os.path.realpath(file)) not in seen:
@@ -169,7 +205,8 @@ def _advice(path: Path) -> str:
     """What to do with a path that holds no log."""
     if _holds_averages(path):
         return (
-            f"; {path.name} has averages only: pass samples_*.jsonl, which lm_eval writes beside that file with "
+            f"; {path.name} has averages only: pass samples_*.jsonl, which lm_eval writes "
+            f"beside that file with "
             "--log_samples"
         )
     if path.suffix.lower() not in _TABLES:
@@ -181,7 +218,9 @@ def _advice(path: Path) -> str:
 
 
 def _advice_on_folder(folder: Path) -> str:
-    """What to do with a folder that holds no log, by the first file that holds averages or may be a table of scores."""
+    """What to do with a folder that holds no log, by the first file that holds averages or
+    may be a table of scores.
+    """
     inside = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     averages = [path for path in inside if _holds_averages(path)]
     tables = [path for path in inside if path.suffix.lower() in _TABLES]
@@ -191,10 +230,17 @@ def _advice_on_folder(folder: Path) -> str:
 
 def _several(paths: Any) -> Iterable[Any]:
     held = (
-        (paths,) if isinstance(paths, str | os.PathLike) else tuple(paths) if isinstance(paths, Iterable) else (None,)
+        (paths,)
+        if isinstance(paths, str | os.PathLike)
+        else tuple(paths)
+        if isinstance(paths, Iterable)
+        else (None,)
     )
     if not all(isinstance(path, str | os.PathLike) for path in held):
-        raise InputError("paths: expected files or folders, or a mapping of names to them, got something else")
+        raise InputError(
+            "paths: expected files or folders, or a mapping of names to them, "
+            "got something else"
+        )
     return held
 
 
@@ -208,9 +254,11 @@ def _formats() -> str:
 
 
 def _logs(found: Sequence[_Found], wanted: Wanted) -> tuple[list[Log], list[Log]]:
-    """The logs of the wanted tasks, of each model under the name that was given to it, and those that are left out.
+    """The logs of the wanted tasks, of each model under the name that was given to it, and
+    those that are left out.
 
-    A log in a folder that is not complete is left out; one without scores that was named itself is refused.
+    A log in a folder that is not complete is left out; one without scores that was named
+    itself is refused.
     """
     logs: list[Log] = []
     left_out: list[Log] = []
@@ -219,10 +267,15 @@ def _logs(found: Sequence[_Found], wanted: Wanted) -> tuple[list[Log], list[Log]
         for log in format.read(path, wanted):
             for what, given in (("a model", log.model), ("a task", log.task)):
                 if not is_text(given) or not given.strip():
-                    raise InputError(f"{path}: expected the name of {what}, got {given!r}; correct it in the log")
+                    raise InputError(
+                        f"{path}: expected the name of {what}, got {given!r}; "
+                        f"correct it in the log"
+                    )
             if name is not None and models.setdefault(name, log.model) != log.model:
                 both = f"{models[name]!r} and {log.model!r}"
-                raise InputError(f"{path}: expected runs of one model under the name {name!r}, got {both}")
+                raise InputError(
+                    f"{path}: expected runs of one model under the name {name!r}, got {both}"
+                )
             log = log if name is None else replace(log, model=name)
             kept = not log.unfinished or (itself and len(log.scores) > 0)
             (logs if kept else left_out).append(log)
@@ -230,7 +283,9 @@ def _logs(found: Sequence[_Found], wanted: Wanted) -> tuple[list[Log], list[Log]
 
 
 def _chosen_runs(logs: Sequence[Log], runs: str) -> tuple[list[Log], list[str]]:
-    """Of several runs of a model on a task the newest, or all of them as repetitions, and notes on it."""
+    """Of several runs of a model on a task the newest, or all of them as repetitions, and
+    notes on it.
+    """
     groups: dict[tuple[str, str], list[Log]] = {}
     for log in logs:
         groups.setdefault((log.model, log.task), []).append(log)
@@ -250,7 +305,8 @@ def _chosen_runs(logs: Sequence[Log], runs: str) -> tuple[list[Log], list[str]]:
         dated = len({log.date for log in held}) == len(held) and all(log.date for log in held)
         if others and not (dated and len({log.path.parent for log in held}) == 1):
             raise InputError(
-                f"{others[0].path}: is a second run of {model!r} on {task!r}, besides {first.path}; leave one out, "
+                f"{others[0].path}: is a second run of {model!r} on {task!r}, besides "
+                f"{first.path}; leave one out, "
                 "give each run a name of its own, or average them with runs='all'"
             )
         chosen.append(repeated[model][-1] if others else first)
@@ -266,18 +322,30 @@ def _chosen_runs(logs: Sequence[Log], runs: str) -> tuple[list[Log], list[str]]:
 
 
 def _unfinished(logs: Sequence[Log], left_out: Sequence[Log]) -> tuple[list[str], list[str]]:
-    """Notes on runs that did not finish, and which of them are doubts: all but those that another run replaces."""
+    """Notes on runs that did not finish, and which of them are doubts: all but those that
+    another run replaces.
+    """
     there = {(log.model, log.task) for log in logs}
     notes: list[str] = []
     doubts: list[str] = []
     for log in left_out:
-        advice = "run it again, or pass the file itself to use its scores" if log.scores else "run it again"
-        notes.append(f"{visible(str(log.path))} of {log.model} was left out, because {log.unfinished}; {advice}")
+        advice = (
+            "run it again, or pass the file itself to use its scores"
+            if log.scores
+            else "run it again"
+        )
+        notes.append(
+            f"{visible(str(log.path))} of {log.model} was left out, because "
+            f"{log.unfinished}; {advice}"
+        )
         if (log.model, log.task) not in there:
             doubts.append(notes[-1])
     for log in logs:
         if log.unfinished:
-            notes.append(f"{visible(str(log.path))} may lack items, because {log.unfinished}; run it again")
+            notes.append(
+                f"{visible(str(log.path))} may lack items, because {log.unfinished}; "
+                f"run it again"
+            )
             doubts.append(notes[-1])
     return notes, doubts
 
@@ -287,32 +355,41 @@ def _check_runs(logs: Sequence[Log]) -> None:
     firsts: dict[str, Log] = {}
     questions: dict[tuple[str, str], tuple[str, Log]] = {}
     for log in logs:
-        (again, times), *_ = Counter((each.item, each.epoch) for each in log.scores).most_common(1) or [(("", 0), 1)]
+        (again, times), *_ = Counter(
+            (each.item, each.epoch) for each in log.scores
+        ).most_common(1) or [(("", 0), 1)]
         if times > 1:
             raise InputError(
-                f"{log.path}: expected each item once, got {again[0]!r:.60} {times} times; remove the copies"
+                f"{log.path}: expected each item once, got {again[0]!r:.60} {times} times; "
+                f"remove the copies"
             )
         first = firsts.setdefault(log.task, log)
         if first.metric != log.metric:
             raise InputError(
-                f"metric: expected one for {log.task!r}, got {first.metric!r} in {first.path} and {log.metric!r} in "
+                f"metric: expected one for {log.task!r}, got {first.metric!r} in {first.path} "
+                f"and {log.metric!r} in "
                 f"{log.path}; choose one"
             )
         other = [
             each.item
             for each in log.scores
-            if each.check and questions.setdefault((log.task, each.item), (each.check, log))[0] != each.check
+            if each.check
+            and questions.setdefault((log.task, each.item), (each.check, log))[0] != each.check
         ]
         if other:
             before = questions[log.task, other[0]][1]
             raise InputError(
-                f"{log.path}: item {other[0]!r:.60} of {log.task!r} is not the same question as in {before.path} ("
-                f"{len(other)} of {len(log.scores)} items differ); compare runs on the same data"
+                f"{log.path}: item {other[0]!r:.60} of {log.task!r} is not the same question "
+                f"as in {before.path} ("
+                f"{len(other)} of {len(log.scores)} items differ); compare runs on the "
+                f"same data"
             )
 
 
 def _direction(logs: Sequence[Log]) -> tuple[bool | None, list[str]]:
-    """Whether larger scores are better, which all logs must agree on, and a note where only the name tells it."""
+    """Whether larger scores are better, which all logs must agree on, and a note where only
+    the name tells it.
+    """
     known: dict[bool, Log] = {}
     told: dict[str, None] = {}
     unknown = False
@@ -327,9 +404,11 @@ def _direction(logs: Sequence[Log]) -> tuple[bool | None, list[str]]:
         if better is not None:
             known.setdefault(better, log)
     if len(known) > 1:
-        up, down = known[True], known[False]
+        up = known[True]
+        down = known[False]
         raise InputError(
-            f"metric: expected scores of one direction, got {up.metric!r} of {up.task!r}, better when larger, and "
+            f"metric: expected scores of one direction, got {up.metric!r} of {up.task!r}, "
+            f"better when larger, and "
             f"{down.metric!r} of {down.task!r}, better when smaller; choose a metric or tasks"
         )
     return None if unknown else next(iter(known)), list(told)
@@ -344,8 +423,13 @@ def _notes(logs: Sequence[Log]) -> list[str]:
             besides.setdefault((log.metric, log.others), []).append(log.task)
     for (metric, others), tasks in besides.items():
         scored = listed(list(dict.fromkeys(tasks)), quote=str)
-        notes.append(f"{scored}: scored by {metric}; the logs also have {listed(others, most=6, quote=str)}")
-    unscored = Counter(log.model for log in logs for each in log.scores if each.score != each.score)
+        notes.append(
+            f"{scored}: scored by {metric}; the logs also have "
+            f"{listed(others, most=6, quote=str)}"
+        )
+    unscored = Counter(
+        log.model for log in logs for each in log.scores if each.score != each.score
+    )
     if unscored:
         counts = listed([f"{count} of {model}" for model, count in unscored.items()], quote=str)
         notes.append(f"scores that are missing in the logs: {counts}")

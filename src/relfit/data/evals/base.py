@@ -1,4 +1,6 @@
-"""What all formats of evaluation logs share: the `EvalFormat` record, and what is read of a log."""
+"""What all formats of evaluation logs share: the `EvalFormat` record, and what is read of a
+log.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from relfit.util.text import is_text, listed, visible
 LONGEST_PROMPT = 4000  # letters that are kept
 UNSCORED = math.nan
 # Letters of a value, and keys of a setting that has several, that a message shows.
-LONGEST_VALUE, MOST_KEYS = 40, 4
+LONGEST_VALUE = 40
+MOST_KEYS = 4
 # What runs can differ in, by the name that allows it, and in words.
 SETTINGS = {
     "shots": "the number of shots",
@@ -36,9 +39,11 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is read of the logs: tasks by name or pattern (None: all), a metric and a filter (None: the first).
+    """What is read of the logs: tasks by name or pattern (None: all), a metric and a filter
+    (None: the first).
 
-    `held` keeps what several logs have in common, such as the results file of a run, so that it is read once.
+    `held` keeps what several logs have in common, such as the results file of a run, so that
+    it is read once.
     """
 
     tasks: tuple[str, ...] | None = None
@@ -48,12 +53,15 @@ class Wanted:
 
     def takes(self, task: str) -> bool:
         """True if the task is wanted; ``mmlu_*`` is a pattern."""
-        return self.tasks is None or any(task == each or fnmatchcase(task, each) for each in self.tasks)
+        return self.tasks is None or any(
+            task == each or fnmatchcase(task, each) for each in self.tasks
+        )
 
 
 @dataclass(frozen=True)
 class Scored:
-    """One score: NaN if the item was not scored. Equal `check` means that two runs had the same question.
+    """One score: NaN if the item was not scored. Equal `check` means that two runs had the
+    same question.
 
     Equal `asked` means that it was put to the model in the same words; "" is not known.
     """
@@ -70,9 +78,10 @@ class Scored:
 class Log:
     """The scores of one model on one task, from one file.
 
-    `others` names the metrics that the log has besides; `higher_is_better` is None where the log does not say it.
-    `settings` has what the log records of how the run was made (see `SETTINGS`), None for none. Later
-    runs have a larger `date`, "" is not known. `unfinished` says why the run is not complete, "" if it is.
+    `others` names the metrics that the log has besides; `higher_is_better` is None where the
+    log does not say it. `settings` has what the log records of how the run was made (see
+    `SETTINGS`), None for none. Later runs have a larger `date`, "" is not known.
+    `unfinished` says why the run is not complete, "" if it is.
     """
 
     path: Path
@@ -90,7 +99,9 @@ class Log:
 
 @dataclass(frozen=True)
 class EvalFormat:
-    """A format of logs: its name, how its files are recognised by name and by their first bytes, and its reader."""
+    """A format of logs: its name, how its files are recognised by name and by their first
+    bytes, and its reader.
+    """
 
     name: str
     is_log: Callable[[Path, bytes], bool]
@@ -98,7 +109,9 @@ class EvalFormat:
 
 
 def text_of(where: str, record: Any, key: str) -> str:
-    """The text under a key; a whole number counts as text, because some logs number their items."""
+    """The text under a key; a whole number counts as text, because some logs number their
+    items.
+    """
     value = record.get(key) if isinstance(record, dict) else None
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value) if abs(value) < 10**18 else _refused(where, key, value)
@@ -106,41 +119,67 @@ def text_of(where: str, record: Any, key: str) -> str:
 
 
 def _refused(where: str, key: str, value: Any) -> str:
-    raise InputError(f"{where}: expected text in {key!r}, got {'nothing' if value is None else reprlib.repr(value)}")
+    raise InputError(
+        f"{where}: expected text in {key!r}, got "
+        f"{'nothing' if value is None else reprlib.repr(value)}"
+    )
 
 
 def score_of(where: str, metric: str, value: Any) -> float:
-    """A score as a number: true is 1, null and NaN are unscored, and a list of true and false is its mean."""
+    """A score as a number: true is 1, null and NaN are unscored, and a list of true and
+    false is its mean.
+    """
     if value is None:
         return UNSCORED
     if isinstance(value, list) and value and all(isinstance(part, bool) for part in value):
         return sum(value) / len(value)
     if not isinstance(value, int | float):
-        why = ": it is computed from the whole task, and single items have no score" if isinstance(value, list) else ""
-        raise InputError(f"{where}: expected a number for {metric!r}, got {kind_of(value)}{why}; choose another metric")
+        why = (
+            ": it is computed from the whole task, and single items have no score"
+            if isinstance(value, list)
+            else ""
+        )
+        raise InputError(
+            f"{where}: expected a number for {metric!r}, got "
+            f"{kind_of(value)}{why}; choose another metric"
+        )
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if math.isinf(number):
-        raise InputError(f"{where}: expected a finite number for {metric!r}, got {number}; choose another metric")
+        raise InputError(
+            f"{where}: expected a finite number for {metric!r}, got {number}; "
+            f"choose another metric"
+        )
     return number
 
 
-def chosen(path: Path, what: str, names: Collection[str], wanted: str | None, default: str) -> str:
+def chosen(
+    path: Path, what: str, names: Collection[str], wanted: str | None, default: str
+) -> str:
     """The metric or the filter that is wanted, which must be there, or else the default."""
     if wanted is not None and wanted not in names:
-        raise InputError(f"{what}: expected {listed(list(names), 'or', most=8, quote=repr)} in {path}, got {wanted!r}")
+        raise InputError(
+            f"{what}: expected {listed(list(names), 'or', most=8, quote=repr)} "
+            f"in {path}, got {wanted!r}"
+        )
     return default if wanted is None else wanted
 
 
 def digest(text: str | None) -> str:
     """A short stand-in for a text, by which questions are compared; "" for none."""
-    return "" if text is None else hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return (
+        ""
+        if text is None
+        else hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    )
 
 
 def shortened(prompt: Any) -> str | None:
-    """The end of a prompt, where the question is after solved examples; None if it is no text."""
+    """The end of a prompt, where the question is after solved examples; None if it is no
+    text.
+    """
     if not isinstance(prompt, str) or not prompt.strip():
         return None
     text = prompt if len(prompt) <= LONGEST_PROMPT else f"…{prompt[-LONGEST_PROMPT:]}"
@@ -156,11 +195,13 @@ def first_bytes(path: Path) -> bytes:
         raise InputError(f"{os.fspath(path)}: {error.strerror or 'cannot be read'}") from None
 
 
-# ── how runs were made ────────────────────────────────────────────────────────────────────────────────────────────────
+# ── how runs were made ────────────────────────────────────────────────────────────────────────
 
 
 def differences(logs: Sequence[Log], allowed: Collection[str]) -> tuple[list[str], list[str]]:
-    """A note on each setting in which the runs on a task differ, and which of the notes are doubts."""
+    """A note on each setting in which the runs on a task differ, and which of the notes are
+    doubts.
+    """
     by_task: dict[str, list[Log]] = {}
     for log in logs:
         by_task.setdefault(log.task, []).append(log)
@@ -169,7 +210,9 @@ def differences(logs: Sequence[Log], allowed: Collection[str]) -> tuple[list[str
     for setting, words in SETTINGS.items():
         found = {task: _values(held, setting) for task, held in by_task.items()}
         if setting == "prompts":
-            found = {task: found[task] or _other_prompts(held) for task, held in by_task.items()}
+            found = {
+                task: found[task] or _other_prompts(held) for task, held in by_task.items()
+            }
         differing = {task: values for task, values in found.items() if values}
         if not differing:
             continue
@@ -180,7 +223,8 @@ def differences(logs: Sequence[Log], allowed: Collection[str]) -> tuple[list[str
         note = f"the runs differ in {words}{where}: {visible(values)}"
         if setting not in allowed:
             note += (
-                "; differences between models may come from this setting: run all models alike, or pass "
+                "; differences between models may come from this setting: run all models "
+                "alike, or pass "
                 f"allow_different={setting!r}"
             )
             doubts.append(note)
@@ -189,15 +233,23 @@ def differences(logs: Sequence[Log], allowed: Collection[str]) -> tuple[list[str
 
 
 def _values(logs: Sequence[Log], setting: str) -> str:
-    """The values of a setting with the models that have them, "" if they are all the same or not recorded."""
+    """The values of a setting with the models that have them, "" if they are all the same or
+    not recorded.
+    """
     recorded = [(log.model, log.settings[setting]) for log in logs if setting in log.settings]
     if len({_as_text(value) for _, value in recorded}) < 2:
         return ""
     if not all(value is None or isinstance(value, dict) for _, value in recorded):
         return _by_value(recorded)
     keys = dict.fromkeys(key for _, value in recorded for key in value or ())
-    parts = {key: [(model, (value or {}).get(key)) for model, value in recorded] for key in keys}
-    shown = [f"{key} {_by_value(part)}" for key, part in parts.items() if len({_as_text(v) for _, v in part}) > 1]
+    parts = {
+        key: [(model, (value or {}).get(key)) for model, value in recorded] for key in keys
+    }
+    shown = [
+        f"{key} {_by_value(part)}"
+        for key, part in parts.items()
+        if len({_as_text(v) for _, v in part}) > 1
+    ]
     return "; ".join([*shown[:MOST_KEYS], *(["…"] if len(shown) > MOST_KEYS else [])])
 
 
@@ -206,7 +258,10 @@ def _by_value(recorded: Sequence[tuple[str, Any]]) -> str:
     models: dict[str, list[str]] = {}
     for model, value in recorded:
         models.setdefault(_as_text(value), []).append(model)
-    return ", ".join(f"{_cut_value(text)} ({listed(held, most=3, quote=str)})" for text, held in models.items())
+    return ", ".join(
+        f"{_cut_value(text)} ({listed(held, most=3, quote=str)})"
+        for text, held in models.items()
+    )
 
 
 def _as_text(value: Any) -> str:
@@ -226,9 +281,11 @@ def _cut_value(text: str) -> str:
 
 
 def _other_prompts(logs: Sequence[Log]) -> str:
-    """How many items of a task were put in other words than in its first run, for the first run of which that is so.
+    """How many items of a task were put in other words than in its first run, for the first
+    run of which that is so.
 
-    A run that differs in another setting of the prompt is not counted: that setting has a note of its own.
+    A run that differs in another setting of the prompt is not counted: that setting has a
+    note of its own.
     """
     first, *others = logs
     asked = {each.item: each.asked for each in first.scores if each.asked}
@@ -241,5 +298,8 @@ def _other_prompts(logs: Sequence[Log]) -> str:
         both = [each for each in log.scores if each.asked and each.item in asked]
         count = sum(each.asked != asked[each.item] for each in both)
         if count and not explained:
-            return f"{count} of {len(both)} items have another prompt in {log.model} than in {first.model}"
+            return (
+                f"{count} of {len(both)} items have another prompt in {log.model} than in "
+                f"{first.model}"
+            )
     return ""

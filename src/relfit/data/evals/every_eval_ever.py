@@ -1,7 +1,9 @@
-"""The common form of the project every-eval-ever: one JSON object for each sample, and a JSON file about the run.
+"""The common form of the project every-eval-ever: one JSON object for each sample, and a
+JSON file about the run.
 
-``ID.jsonl`` or ``ID_samples.jsonl`` has model_id, evaluation_name, sample_id, sample_hash and evaluation.score; the
-file ``ID.json`` beside it says what the score is called and whether a smaller one is better.
+``ID.jsonl`` or ``ID_samples.jsonl`` has model_id, evaluation_name, sample_id, sample_hash
+and evaluation.score; the file ``ID.json`` beside it says what the score is called and
+whether a smaller one is better.
 """
 
 from __future__ import annotations
@@ -25,11 +27,14 @@ from relfit.util.errors import InputError
 from relfit.util.text import is_text
 
 _KEYS = (b'"model_id"', b'"evaluation_name"', b'"sample_id"')
-CORRECT, SCORE = "is_correct", "score"
+CORRECT = "is_correct"
+SCORE = "score"
 
 
 def _is_log(path: Path, head: bytes) -> bool:
-    return path.suffix.lower() == ".jsonl" and all(key in head.partition(b"\n")[0] for key in _KEYS)
+    return path.suffix.lower() == ".jsonl" and all(
+        key in head.partition(b"\n")[0] for key in _KEYS
+    )
 
 
 def _read(path: Path, wanted: Wanted) -> Iterator[Log]:
@@ -38,16 +43,20 @@ def _read(path: Path, wanted: Wanted) -> Iterator[Log]:
     runs: dict[tuple[str, str], dict[str, list[Any]]] = {}
     for number, line in json_lines(path):
         where = f"{path}, line {number}"
-        task, result = text_of(where, line, "evaluation_name"), line.get("evaluation_result_id")
+        task = text_of(where, line, "evaluation_name")
+        result = line.get("evaluation_result_id")
         if wanted.takes(task):
             key = result if is_text(result) else task
-            runs.setdefault((text_of(where, line, "model_id"), task), {}).setdefault(key, []).append((where, line))
+            runs.setdefault((text_of(where, line, "model_id"), task), {}).setdefault(
+                key, []
+            ).append((where, line))
     for (model, task), by_result in runs.items():
         known = {result: configs.get(result, configs.get(task, {})) for result in by_result}
         metrics = {result: _metric(config) for result, config in known.items()}
         # Results of one metric, such as those of two splits, are told apart by their ids.
         results = {
-            name if list(metrics.values()).count(name) == 1 else result: result for result, name in metrics.items()
+            name if list(metrics.values()).count(name) == 1 else result: result
+            for result, name in metrics.items()
         }
         names = [*results, *([] if CORRECT in results else [CORRECT])]
         metric = chosen(path, "metric", names, wanted.metric, names[0])
@@ -66,7 +75,8 @@ def _read(path: Path, wanted: Wanted) -> Iterator[Log]:
 
 
 def _scored(where: str, line: dict[str, Any], key: str) -> Scored:
-    evaluation, asked = line.get("evaluation"), line.get("input")
+    evaluation = line.get("evaluation")
+    asked = line.get("input")
     if not isinstance(evaluation, dict) or key not in evaluation:
         raise InputError(f"{where}: expected {key!r} in 'evaluation', got none")
     prompt = asked.get("raw") if isinstance(asked, dict) else None

@@ -1,4 +1,6 @@
-"""Logs of Inspect, ``.eval`` or ``.json``, read by inspect_ai itself: their form is its own affair and changes."""
+"""Logs of Inspect, ``.eval`` or ``.json``, read by inspect_ai itself: their form is its own
+affair and changes.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +15,57 @@ from typing import Any
 from zipfile import ZipFile, is_zipfile
 
 from relfit.compute.memory import require_room
-from relfit.data.evals.base import UNSCORED, EvalFormat, Log, Scored, Wanted, chosen, digest, score_of, shortened
+from relfit.data.evals.base import (
+    UNSCORED,
+    EvalFormat,
+    Log,
+    Scored,
+    Wanted,
+    chosen,
+    digest,
+    score_of,
+    shortened,
+)
 from relfit.data.files.base import check_plain, reading
 from relfit.util.errors import InputError
 from relfit.util.libraries import needed
 from relfit.util.text import is_text
 
 # Inspect's letters: correct, incorrect, partly correct, no answer.
-_LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
-_JSON_LOG = re.compile(rb'\s*\{\s*(?:"version"\s*:\s*\d+\s*,)?\s*"status"\s*:.{0,200}?"eval"\s*:\s*\{', flags=re.DOTALL)
+_LETTERS = {
+    "C": 1.0,
+    "I": 0.0,
+    "P": 0.5,
+    "N": 0.0,
+    "yes": 1.0,
+    "true": 1.0,
+    "no": 0.0,
+    "false": 0.0,
+}
+_JSON_LOG = re.compile(
+    rb'\s*\{\s*(?:"version"\s*:\s*\d+\s*,)?\s*"status"\s*:.{0,200}?"eval"\s*:\s*\{',
+    flags=re.DOTALL,
+)
 # What decides the answers; other options of a model are about connections and caches.
 _GENERATION = (
-    *("temperature", "top_p", "top_k", "max_tokens", "stop_seqs", "best_of", "num_choices", "frequency_penalty"),
-    *("presence_penalty", "logit_bias", "effort", "reasoning_effort", "reasoning_tokens", "response_schema"),
+    *(
+        "temperature",
+        "top_p",
+        "top_k",
+        "max_tokens",
+        "stop_seqs",
+        "best_of",
+        "num_choices",
+        "frequency_penalty",
+    ),
+    *(
+        "presence_penalty",
+        "logit_bias",
+        "effort",
+        "reasoning_effort",
+        "reasoning_tokens",
+        "response_schema",
+    ),
 )
 # Large parts of a log that hold no scores.
 _UNREAD = {"messages", "events", "store", "attachments", "output"}
@@ -41,7 +81,11 @@ def _read(path: Path, wanted: Wanted) -> Iterator[Log]:
     needed(path, "inspect_ai", (0, 3, 80))
     library = needed(path, "inspect_ai.log", ())
     # Older versions cannot leave them out.
-    less = {"exclude_fields": _UNREAD} if "exclude_fields" in signature(library.read_eval_log).parameters else {}
+    less = (
+        {"exclude_fields": _UNREAD}
+        if "exclude_fields" in signature(library.read_eval_log).parameters
+        else {}
+    )
     with reading(path):
         if is_zipfile(path):
             with ZipFile(path) as archive:
@@ -53,7 +97,11 @@ def _read(path: Path, wanted: Wanted) -> Iterator[Log]:
                 return
         log = library.read_eval_log(str(path.resolve()), **less)
     values = [(sample, _values(sample)) for sample in log.samples or ()]
-    names = [name for name in dict.fromkeys(name for _, scores in values for name in scores) if is_text(name)]
+    names = [
+        name
+        for name in dict.fromkeys(name for _, scores in values for name in scores)
+        if is_text(name)
+    ]
     status = f"its status is {log.status!r}"
     run: dict[str, Any] = dict(
         model=str(log.eval.model),
@@ -62,7 +110,9 @@ def _read(path: Path, wanted: Wanted) -> Iterator[Log]:
         date=_date(str(getattr(log.eval, "created", ""))),
     )
     if not names:
-        yield Log(path, metric="", scores=(), unfinished=f"it has no scores, and {status}", **run)
+        yield Log(
+            path, metric="", scores=(), unfinished=f"it has no scores, and {status}", **run
+        )
         return
     metric = chosen(path, "metric", names, wanted.metric, names[0])
     # Letters and true or false have a direction, the numbers of a scorer need not have one.
@@ -80,7 +130,9 @@ def _read(path: Path, wanted: Wanted) -> Iterator[Log]:
 
 
 def _settings(log: Any) -> dict[str, Any]:
-    """How the run was made: its task, its solvers with their prompts, and how answers were generated."""
+    """How the run was made: its task, its solvers with their prompts, and how answers were
+    generated.
+    """
     settings: dict[str, Any] = {}
     for name, key in (("version", "task_version"), ("arguments", "task_args")):
         if hasattr(log.eval, key):
@@ -89,13 +141,20 @@ def _settings(log: Any) -> dict[str, Any]:
     if plan is not None:
         solvers: dict[str, list[Any]] = {}
         for step in plan.steps:
-            solvers.setdefault(str(step.solver), []).append(getattr(step, "params_passed", None))
+            solvers.setdefault(str(step.solver), []).append(
+                getattr(step, "params_passed", None)
+            )
         settings["solver"] = solvers
         configs = (plan.config, getattr(log.eval, "model_generate_config", None))
         # The model's own settings come first, those of the task replace them.
-        both = [{} if config is None else config.model_dump(exclude_none=True) for config in reversed(configs)]
+        both = [
+            {} if config is None else config.model_dump(exclude_none=True)
+            for config in reversed(configs)
+        ]
         merged = {**both[0], **both[1]}
-        settings["generation"] = {key: merged[key] for key in _GENERATION if key in merged} or None
+        settings["generation"] = {
+            key: merged[key] for key in _GENERATION if key in merged
+        } or None
         settings["system"] = merged.get("system_message")
     return settings
 
@@ -114,15 +173,27 @@ def _values(sample: Any) -> dict[str, Any]:
     for scorer, score in (sample.scores or {}).items():
         value = score.value
         values |= (
-            {f"{scorer}/{key}": part for key, part in value.items()} if isinstance(value, dict) else {scorer: value}
+            {f"{scorer}/{key}": part for key, part in value.items()}
+            if isinstance(value, dict)
+            else {scorer: value}
         )
     return values
 
 
 def _scored(path: Path, sample: Any, metric: str, value: Any) -> Scored:
     where = f"{path}, sample {str(sample.id)!r:.60}"
-    prompt = sample.input if isinstance(sample.input, str) else "\n".join(message.text for message in sample.input)
-    return Scored(str(sample.id), _number(where, metric, value), int(sample.epoch), digest(prompt), shortened(prompt))
+    prompt = (
+        sample.input
+        if isinstance(sample.input, str)
+        else "\n".join(message.text for message in sample.input)
+    )
+    return Scored(
+        str(sample.id),
+        _number(where, metric, value),
+        int(sample.epoch),
+        digest(prompt),
+        shortened(prompt),
+    )
 
 
 def _number(where: str, metric: str, value: Any) -> float:
@@ -140,7 +211,10 @@ def _number(where: str, metric: str, value: Any) -> float:
     except ValueError:
         number = math.inf
     if math.isinf(number):
-        raise InputError(f"{where}: expected C, I, P, N or a number for {metric!r}, got {reprlib.repr(value)}")
+        raise InputError(
+            f"{where}: expected C, I, P, N or a number for {metric!r}, got "
+            f"{reprlib.repr(value)}"
+        )
     return number
 
 

@@ -1,7 +1,9 @@
-"""Logs of lm-evaluation-harness: ``OUT/<model>/samples_<task>_<date>.jsonl``, written by ``--log_samples``.
+"""Logs of lm-evaluation-harness: ``OUT/<model>/samples_<task>_<date>.jsonl``, written by
+``--log_samples``.
 
-A line is one document under one filter. `metrics` names its scores, which are keys of the line itself. The results file
-beside it has the model's name, which metrics are better when larger, and the settings of the run.
+A line is one document under one filter. `metrics` names its scores, which are keys of the
+line itself. The results file beside it has the model's name, which metrics are better when
+larger, and the settings of the run.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ from relfit.data.files.json import json_lines, read_json
 from relfit.util.errors import InputError
 from relfit.util.text import is_text
 
-_NAME = re.compile(r"samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d\d-\d\dT[\d.-]+))?\.jsonl", flags=re.DOTALL)
+_NAME = re.compile(
+    r"samples_(?P<task>.+?)(?:_(?P<date>\d{4}-\d\d-\d\dT[\d.-]+))?\.jsonl", flags=re.DOTALL
+)
 NO_FILTER = "none"
 
 
@@ -38,8 +42,10 @@ def _read(path: Path, wanted: Wanted) -> Iterator[Log]:
     task, date = (path.stem, None) if named is None else named.group("task", "date")
     if not wanted.takes(task):
         return
-    # Of the lines under other filters than the wanted one, which is by default the first, only the filter is kept.
-    target, metric = wanted.filter, ""
+    # Of the lines under other filters than the wanted one, which is by default the first, only
+    # the filter is kept.
+    target = wanted.filter
+    metric = ""
     numbers: list[str] = []
     scores: dict[str, list[Scored]] = {}
     for number, line in json_lines(path):
@@ -51,7 +57,9 @@ def _read(path: Path, wanted: Wanted) -> Iterator[Log]:
         if filter in (target, NO_FILTER):
             if not held:
                 metrics = _metrics(where, line)
-                numbers = [name for name in metrics if isinstance(line.get(name), int | float | None)]
+                numbers = [
+                    name for name in metrics if isinstance(line.get(name), int | float | None)
+                ]
                 metric = chosen(path, "metric", metrics, wanted.metric, (numbers or metrics)[0])
             held.append(_scored(where, line, metric))
     if not scores:
@@ -62,7 +70,9 @@ def _read(path: Path, wanted: Wanted) -> Iterator[Log]:
     direction = _of_task(_of_task(results, "higher_is_better"), task).get(metric)
     yield Log(
         path,
-        model=results["model_name"] if is_text(results.get("model_name")) else path.resolve().parent.name,
+        model=results["model_name"]
+        if is_text(results.get("model_name"))
+        else path.resolve().parent.name,
         task=task,
         metric=_key(metric, filter),
         scores=scores[filter],
@@ -76,7 +86,10 @@ def _read(path: Path, wanted: Wanted) -> Iterator[Log]:
 def _metrics(where: str, line: dict[str, Any]) -> list[str]:
     metrics = line.get("metrics")
     if not isinstance(metrics, list) or not metrics or not all(map(is_text, metrics)):
-        raise InputError(f"{where}: expected the names of the scores in 'metrics', got none; did lm-eval write it?")
+        raise InputError(
+            f"{where}: expected the names of the scores in 'metrics', got none; "
+            f"did lm-eval write it?"
+        )
     return metrics
 
 
@@ -101,7 +114,9 @@ def _key(metric: str, filter: str) -> str:
 
 
 def _results(path: Path, date: str | None, held: dict[Any, Any]) -> dict[str, Any]:
-    """The results of the same run: the file of the same date, or the only one in the folder. Each is read once."""
+    """The results of the same run: the file of the same date, or the only one in the folder.
+    Each is read once.
+    """
     if path.parent not in held:
         held[path.parent] = sorted(path.parent.glob("*.json"))
     beside: list[Path] = held[path.parent]

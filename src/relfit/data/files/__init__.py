@@ -1,7 +1,9 @@
-"""Numeric arrays from files. Nothing is ever unpickled, and no library is imported that the file does not need.
+"""Numeric arrays from files. Nothing is ever unpickled, and no library is imported that the
+file does not need.
 
-A format is one file in this folder that defines a `Format`, and one entry in `FORMATS`: the readers here, reading under
-a memory budget (`relfit.data.arrays.spilled_rows`) and the command line follow. CONTRIBUTING.md has the recipe.
+A format is one file in this folder that defines a `Format`, and one entry in `FORMATS`: the
+readers here, reading under a memory budget (`relfit.data.arrays.spilled_rows`) and the
+command line follow. CONTRIBUTING.md has the recipe.
 """
 
 from __future__ import annotations
@@ -24,12 +26,16 @@ from relfit.util.text import listed
 
 FORMATS: tuple[Format, ...] = (NPY, NPZ, TEXT, PARQUET, ARROW, PT, SAFETENSORS, ZARR)
 SUFFIXES = tuple(suffix for format in FORMATS for suffix in format.suffixes)
-_SEVERAL_ARRAYS = tuple(suffix for format in FORMATS if format.several_arrays for suffix in format.suffixes)
+_SEVERAL_ARRAYS = tuple(
+    suffix for format in FORMATS if format.several_arrays for suffix in format.suffixes
+)
 
 
 @dataclass(frozen=True)
 class FileRows:
-    """The rows of a file, or some of its columns, with the arguments of `read_rows`; nothing has been read yet."""
+    """The rows of a file, or some of its columns, with the arguments of `read_rows`; nothing
+    has been read yet.
+    """
 
     source: str
     columns: Any = None
@@ -43,12 +49,13 @@ def as_file(value: Any) -> FileRows | None:
 
 
 def read_rows(source: str | os.PathLike[str], *, columns: Any = None) -> NDArray[Any]:
-    """The array in a file with one of the `SUFFIXES`, or one of its arrays, selected as ``file.npz:name``.
+    """The array in a file with one of the `SUFFIXES`, or one of its arrays, selected as
+    ``file.npz:name``.
 
-    Args:
-        source: the file. A .npy file is mapped into memory, read-only.
-        columns: the columns: names if the file has them, numbers counted from 0, and ranges such as "3-10" that include
-            both ends; as a sequence, or as one text such as "a,b,3-10". None selects all columns.
+    Args: source: the file. A .npy file is mapped into memory, read-only. columns: the
+        columns: names if the file has them, numbers counted from 0, and ranges such as
+        "3-10" that include both ends; as a sequence, or as one text such as "a,b,3-10". None
+        selects all columns.
     """
     format, selection = find_file(source, columns)
     with reading(selection.path):
@@ -67,48 +74,81 @@ def read_names(source: str | os.PathLike[str]) -> list[str] | None:
 def find_file(
     source: str | os.PathLike[str], columns: Any = None, others: tuple[str, ...] = ()
 ) -> tuple[Format, Selection]:
-    """The format of an existing file and what to read from it; a file of no known format is refused.
+    """The format of an existing file and what to read from it; a file of no known format is
+    refused.
 
     `others` are endings that the caller reads itself, for the message.
     """
     path, key = split_key(source)
     selection = Selection(path, key, parse_columns(columns))
-    format = format_of(path) if os.path.exists(path) else None  # noqa: PTH110  (Path.exists raises for long names)
+    # Path.exists raises for long names.
+    format = format_of(path) if os.path.exists(path) else None  # noqa: PTH110
     if not os.path.isdir(path):  # noqa: PTH112
         check_plain(path)
     elif format is None or format.is_folder is None:
         _, folders, files = next(os.walk(path), ("", [], []))
-        held = listed(sorted([*folders, *files]), most=3, quote=repr) if folders or files else "nothing in it"
+        held = (
+            listed(sorted([*folders, *files]), most=3, quote=repr)
+            if folders or files
+            else "nothing in it"
+        )
         raise InputError(
-            f"{path}: expected a file, or a folder of Parquet files or of a Zarr array, got a folder with {held}; "
+            f"{path}: expected a file, or a folder of Parquet files or of a Zarr array, got a "
+            f"folder with {held}; "
             f"relfit features {path} makes rows of a folder of images or texts"
         )
     if format is None:
         ending = repr(path.suffix) if path.suffix else "no ending"
-        raise InputError(f"{path}: expected a file ending in {', '.join((*SUFFIXES, *others))}, got {ending}")
+        raise InputError(
+            f"{path}: expected a file ending in {', '.join((*SUFFIXES, *others))}, got {ending}"
+        )
     return format, selection
 
 
 def format_of(path: Path) -> Format | None:
-    """The format of a file, by its suffix, or of a folder, also by what it holds; None if it is unknown."""
-    folder = next((format for format in FORMATS if format.is_folder is not None and format.is_folder(path)), None)
-    return folder or next((format for format in FORMATS if path.name.lower().endswith(format.suffixes)), None)
+    """The format of a file, by its suffix, or of a folder, also by what it holds; None if it
+    is unknown.
+    """
+    folder = next(
+        (
+            format
+            for format in FORMATS
+            if format.is_folder is not None and format.is_folder(path)
+        ),
+        None,
+    )
+    return folder or next(
+        (format for format in FORMATS if path.name.lower().endswith(format.suffixes)), None
+    )
 
 
 def split_key(source: str | os.PathLike[str]) -> tuple[Path, str | None]:
-    """The path, and the name of the array after a colon; None if there is none, as in a path that exists."""
+    """The path, and the name of the array after a colon; None if there is none, as in a path
+    that exists.
+    """
     text = os.fsdecode(source)
-    colons = [k for k, letter in enumerate(text) if letter == ":" and text[:k].lower().endswith(_SEVERAL_ARRAYS)]
+    colons = [
+        k
+        for k, letter in enumerate(text)
+        if letter == ":" and text[:k].lower().endswith(_SEVERAL_ARRAYS)
+    ]
     if not colons or os.path.exists(text):  # noqa: PTH110
         return Path(text), None
-    cut = next((k for k in reversed(colons) if os.path.exists(text[:k])), colons[-1])  # noqa: PTH110
+    existing = (k for k in reversed(colons) if os.path.exists(text[:k]))  # noqa: PTH110
+    cut = next(existing, colons[-1])
     return Path(text[:cut]), text[cut + 1 :]
 
 
 def name_of(source: str | os.PathLike[str]) -> str:
-    """The name that a file gives to its model: without folder and suffix, but with the name of a selected array."""
+    """The name that a file gives to its model: without folder and suffix, but with the name
+    of a selected array.
+    """
     path, key = split_key(source)
     name = path.name
-    suffixes = [suffix for suffix in SUFFIXES if name.lower().endswith(suffix) and len(name) > len(suffix)]
+    suffixes = [
+        suffix
+        for suffix in SUFFIXES
+        if name.lower().endswith(suffix) and len(name) > len(suffix)
+    ]
     stem = name[: len(name) - len(max(suffixes, key=len, default=""))]
     return stem if key is None else f"{stem}:{key}"

@@ -29,7 +29,8 @@ from relfit.util.errors import InputError, way
 from relfit.util.libraries import loaded, needed
 from relfit.util.text import first_line, listed
 
-# An open file: its schema, the record batches of the columns at some positions, and its number of rows if it states it.
+# An open file: its schema, the record batches of the columns at some positions, and its number
+# of rows if it states it.
 Table = tuple[Any, Callable[[list[int]], Iterator[Any]], int | None]
 # Opens a file, to read it whole or (True) with only a part of it in memory at any time.
 Open = Callable[[Path, bool], AbstractContextManager[Table]]
@@ -37,14 +38,17 @@ Open = Callable[[Path, bool], AbstractContextManager[Table]]
 # Before this version a file could make pyarrow unpickle what it held (CVE-2023-47248).
 _OLDEST = (14, 0, 1)
 # For a file read in parts: the bytes of a column, and the rows, that are held at once.
-_BUFFER, _BATCH_ROWS = 2**16, 2**16
-# Files up to this size are mapped instead: pyarrow would allocate a page before it knows that the page exists.
+_BUFFER = 2**16
+_BATCH_ROWS = 2**16
+# Files up to this size are mapped instead: pyarrow would allocate a page before it knows that
+# the page exists.
 _SMALL_FILE = 2**24
 _BYTES_PER_LABEL = 100
 _MOST_NAMES = 8
 # How a folder's name says that the value is missing.
 _NO_KEY = "__HIVE_DEFAULT_PARTITION__"
-# Folders of Delta and Hudi tables, which say which of the Parquet files beside them are still part of the table.
+# Folders of Delta and Hudi tables, which say which of the Parquet files beside them are still
+# part of the table.
 _LOGS = ("_delta_log", ".hoodie")
 
 
@@ -54,34 +58,50 @@ def _open_parquet(path: Path, in_parts: bool) -> Iterator[Table]:
     if path.is_dir():
         yield _data_set(path, in_parts)
         return
-    # A positive buffer size makes pyarrow read a column a little at a time; a mapped file would become resident.
+    # A positive buffer size makes pyarrow read a column a little at a time; a mapped file would
+    # become resident.
     mapped = not in_parts or path.stat().st_size <= _SMALL_FILE
-    options: dict[str, Any] = {"memory_map": True} if mapped else {"buffer_size": _BUFFER, "pre_buffer": False}
+    options: dict[str, Any] = (
+        {"memory_map": True} if mapped else {"buffer_size": _BUFFER, "pre_buffer": False}
+    )
     with needed(path, "pyarrow.parquet", ()).ParquetFile(os.fspath(path), **options) as file:
-        schema, count = file.schema_arrow, file.metadata.num_rows
+        schema = file.schema_arrow
+        count = file.metadata.num_rows
 
         def batches(positions: list[int]) -> Iterator[Any]:
             names = [schema.names[k] for k in positions]
-            # The number of values in a row, according to the first row if there are lists. The file's metadata state it
-            # too, but cannot be trusted: pyarrow aborts the process if they are damaged, and equal values take no space
-            # in the file.
-            first = next(file.iter_batches(batch_size=1, columns=names, use_threads=False), None)
-            lists = [] if first is None else [column for column in first.columns if hasattr(column, "flatten")]
+            # The number of values in a row, according to the first row if there are lists. The
+            # file's metadata state it too, but cannot be trusted: pyarrow aborts the process if
+            # they are damaged, and equal values take no space in the file.
+            first = next(
+                file.iter_batches(batch_size=1, columns=names, use_threads=False), None
+            )
+            lists = (
+                []
+                if first is None
+                else [column for column in first.columns if hasattr(column, "flatten")]
+            )
             width = len(names) - len(lists) + sum(len(column.flatten()) for column in lists)
             size = _BATCH_ROWS
             if in_parts:
                 size = min(size, max(1, PART_NUMBERS // max(1, width)))
             else:
                 require_room(path, 8 * count * width)
-            return iter(file.iter_batches(batch_size=size, columns=names, use_threads=not in_parts))
+            return iter(
+                file.iter_batches(batch_size=size, columns=names, use_threads=not in_parts)
+            )
 
         yield schema, batches, count
 
 
 def _data_set(folder: Path, in_parts: bool) -> Table:
-    """The Parquet files in a folder as one table; names of folders such as ``year=2024`` are columns (Hive)."""
-    pyarrow, files = loaded("pyarrow"), _parquet_files(folder)
-    schemas, count = [], 0
+    """The Parquet files in a folder as one table; names of folders such as ``year=2024`` are
+    columns (Hive).
+    """
+    pyarrow = loaded("pyarrow")
+    files = _parquet_files(folder)
+    schemas = []
+    count = 0
     for file in files:
         with reading(file), _open_parquet(file, in_parts) as (schema, _, rows):
             schemas.append(schema)
@@ -89,14 +109,29 @@ def _data_set(folder: Path, in_parts: bool) -> Table:
         differ = sorted(set(schema.names) ^ set(schemas[0].names))
         if differ:
             shown = listed(differ, most=_MOST_NAMES, quote=repr)
-            raise InputError(f"{file}: expected the columns of {files[0]}, but only one of the two has {shown}")
+            raise InputError(
+                f"{file}: expected the columns of {files[0]}, but only one of "
+                f"the two has {shown}"
+            )
     try:
         alike = all(schema == schemas[0] for schema in schemas)
-        stored = schemas[0] if alike else pyarrow.unify_schemas(schemas, promote_options="permissive")
+        stored = (
+            schemas[0]
+            if alike
+            else pyarrow.unify_schemas(schemas, promote_options="permissive")
+        )
     except pyarrow.ArrowException as error:
-        raise InputError(f"{folder}: expected columns of one type in all files ({first_line(error):.160})") from None
-    keys = {name: keys for name, keys in _folder_keys(folder, files).items() if name not in stored.names}
-    whole = pyarrow.schema([*stored, *(pyarrow.field(name, values.type) for name, values in keys.items())])
+        raise InputError(
+            f"{folder}: expected columns of one type in all files ({first_line(error):.160})"
+        ) from None
+    keys = {
+        name: keys
+        for name, keys in _folder_keys(folder, files).items()
+        if name not in stored.names
+    }
+    whole = pyarrow.schema(
+        [*stored, *(pyarrow.field(name, values.type) for name, values in keys.items())]
+    )
 
     def batches(positions: list[int]) -> Iterator[Any]:
         fields = [whole.field(k) for k in positions]
@@ -110,7 +145,9 @@ def _data_set(folder: Path, in_parts: bool) -> Table:
                         else _cast(batch.column(field.name), field.type)
                         for field in fields
                     ]
-                    yield pyarrow.RecordBatch.from_arrays(columns, schema=pyarrow.schema(fields))
+                    yield pyarrow.RecordBatch.from_arrays(
+                        columns, schema=pyarrow.schema(fields)
+                    )
 
     return whole, batches, count
 
@@ -123,12 +160,20 @@ def _cast(column: Any, type_: Any) -> Any:
 
 
 def _folder_keys(folder: Path, files: list[Path]) -> dict[str, Any]:
-    """What names of folders such as ``year=2024`` say of each file: whole numbers if all are, else text."""
+    """What names of folders such as ``year=2024`` say of each file: whole numbers if all
+    are, else text.
+    """
     pyarrow = loaded("pyarrow")
-    found = [dict(part.split("=", 1) for part in file.relative_to(folder).parts[:-1] if "=" in part) for file in files]
+    found = [
+        dict(part.split("=", 1) for part in file.relative_to(folder).parts[:-1] if "=" in part)
+        for file in files
+    ]
     keys = {}
     for name in dict.fromkeys(name for some in found for name in some):
-        values = [unquote(some[name]) if some.get(name, _NO_KEY) != _NO_KEY else None for some in found]
+        values = [
+            unquote(some[name]) if some.get(name, _NO_KEY) != _NO_KEY else None
+            for some in found
+        ]
         keys[name] = pyarrow.array(values, pyarrow.string())
         with suppress(pyarrow.ArrowInvalid):
             keys[name] = keys[name].cast(pyarrow.int64())
@@ -136,18 +181,27 @@ def _folder_keys(folder: Path, files: list[Path]) -> dict[str, Any]:
 
 
 def _parquet_files(folder: Path) -> list[Path]:
-    """The files in a folder and in those inside it, but for hidden ones; any that is no Parquet file is refused."""
+    """The files in a folder and in those inside it, but for hidden ones; any that is no
+    Parquet file is refused.
+    """
     log = next((log for log in _LOGS if (folder / log).is_dir()), None)
     if log is not None:
-        advice = f"got a table whose log ({log}) says which files count; write its rows to other Parquet files"
+        advice = (
+            f"got a table whose log ({log}) says which files count; write its rows to "
+            f"other Parquet files"
+        )
         raise InputError(f"{folder}: expected a folder of Parquet files only, {advice}")
     files: list[Path] = []
     for place, folders, names in _visible(folder):
         files += [Path(place, name) for name in names]
         links = [path for name in folders if (path := Path(place, name)).is_symlink()]
         for other in [*links, *(file for file in files if not _is_parquet(file.name))]:
-            came = f"{os.fspath(other.relative_to(folder))!r}{' (a link)' if other in links else ''}"
-            raise InputError(f"{folder}: expected a folder of Parquet files only, got {came}; move it elsewhere")
+            kind = " (a link)" if other in links else ""
+            came = f"{os.fspath(other.relative_to(folder))!r}{kind}"
+            raise InputError(
+                f"{folder}: expected a folder of Parquet files only, got {came}; "
+                f"move it elsewhere"
+            )
     if not files:
         raise InputError(f"{folder}: expected a folder of Parquet files, got none in it")
     first: dict[tuple[int, int], Path] = {}
@@ -157,14 +211,19 @@ def _parquet_files(folder: Path) -> list[Path]:
         before = first.setdefault((status.st_dev, status.st_ino), file)
         if before != file:
             same = (
-                f"{os.fspath(before.relative_to(folder))!r} and a link to it, {os.fspath(file.relative_to(folder))!r}"
+                f"{os.fspath(before.relative_to(folder))!r} and a link to it, "
+                f"{os.fspath(file.relative_to(folder))!r}"
             )
-            raise InputError(f"{folder}: expected each file once, got {same}; remove one of the two")
+            raise InputError(
+                f"{folder}: expected each file once, got {same}; remove one of the two"
+            )
     return files
 
 
 def _visible(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
-    """The folders and files in a folder, sorted, without those that other programs hide (``_SUCCESS``, ``.crc``)."""
+    """The folders and files in a folder, sorted, without those that other programs hide
+    (``_SUCCESS``, ``.crc``).
+    """
 
     def refuse(error: OSError) -> None:
         raise error
@@ -178,7 +237,9 @@ def _is_folder(path: Path) -> bool:
     """True if the first files in a folder, or in the folders in it, are Parquet files."""
     with suppress(OSError):
         if path.is_dir():
-            return any(map(_is_parquet, next((names for _, _, names in _visible(path) if names), [])))
+            return any(
+                map(_is_parquet, next((names for _, _, names in _visible(path) if names), []))
+            )
     return False
 
 
@@ -189,7 +250,8 @@ def _is_parquet(name: str) -> bool:
 @contextmanager
 def _open_arrow(path: Path, in_parts: bool) -> Iterator[Table]:
     """An Arrow file (a Feather file is one) or stream."""
-    pyarrow, ipc = needed(path, "pyarrow", _OLDEST), needed(path, "pyarrow.ipc", ())
+    pyarrow = needed(path, "pyarrow", _OLDEST)
+    ipc = needed(path, "pyarrow.ipc", ())
     with (pyarrow.OSFile if in_parts else pyarrow.memory_map)(os.fspath(path)) as source:
         open_reader = ipc.open_file if source.read(6) == b"ARROW1" else ipc.open_stream
 
@@ -228,8 +290,11 @@ def _names(opened: Open, path: Path) -> list[str]:
         return list(schema.names)
 
 
-def _column_parts(opened: Open, selection: Selection, _text: Collection[str]) -> Iterator[list[tuple[str, Any]]]:
-    path, count = selection.path, 0
+def _column_parts(
+    opened: Open, selection: Selection, _text: Collection[str]
+) -> Iterator[list[tuple[str, Any]]]:
+    path = selection.path
+    count = 0
     with opened(path, True) as (schema, batches, expected):
         names, positions = _positions(selection, schema)
         yield [(name, loaded("pyarrow").array([], schema.field(name).type)) for name in names]
@@ -244,52 +309,73 @@ def _column_parts(opened: Open, selection: Selection, _text: Collection[str]) ->
 
 def _positions(selection: Selection, schema: Any) -> tuple[list[str], list[int]]:
     """The names of the selected columns, which must be unique, and their positions."""
-    path, names = selection.path, list(schema.names)
+    path = selection.path
+    names = list(schema.names)
     positions = column_positions(selection, names, len(names))
     selected = [names[k] for k in positions]
     twice = next((name for name in selected if names.count(name) > 1), None)
     if twice is not None:
-        raise InputError(f"{path}: expected columns of different names, got {names.count(twice)} called {twice!r}")
+        raise InputError(
+            f"{path}: expected columns of different names, got "
+            f"{names.count(twice)} called {twice!r}"
+        )
     return selected, positions
 
 
 def _selected(selection: Selection, schema: Any) -> tuple[list[str], list[int]]:
-    """The names of the selected columns, which must be unique and hold numbers, and their positions."""
+    """The names of the selected columns, which must be unique and hold numbers, and their
+    positions.
+    """
     selected, positions = _positions(selection, schema)
     advice = f"select numeric columns ({way('--columns', 'columns=')})"
     refuse_not_numeric(selection.path, _not_numeric(schema, selected), advice)
     return selected, positions
 
 
-# ── columns as rows of numbers ───────────────────────────────────────────────────────────────────────────────────────
+# ── columns as rows of numbers ────────────────────────────────────────────────────────────────
 
 
 def table_rows(where: object, table: Any) -> Array:
-    """The columns of a table in memory, which must hold numbers or lists of numbers, as rows."""
+    """The columns of a table in memory, which must hold numbers or lists of numbers, as
+    rows.
+    """
     refuse_not_numeric(where, _not_numeric(table.schema, table.column_names))
     return held_rows(_arrow_parts(where, table.column_names, table.to_batches(), None))
 
 
-def _arrow_parts(where: object, names: Sequence[str], batches: Iterable[Any], count: int | None) -> Iterator[Array]:
-    """The columns of these names, one batch at a time; `count` rows in all, unless that is None.
+def _arrow_parts(
+    where: object, names: Sequence[str], batches: Iterable[Any], count: int | None
+) -> Iterator[Array]:
+    """The columns of these names, one batch at a time; `count` rows in all, unless that is
+    None.
 
-    Nulls are counted in all batches before they are refused. A column of lists of one length w, as embeddings are
-    stored, becomes w columns.
+    Nulls are counted in all batches before they are refused. A column of lists of one length
+    w, as embeddings are stored, becomes w columns.
     """
-    done, width, nulls = 0, 0, Counter[str]()
+    done = 0
+    width = 0
+    nulls = Counter[str]()
     for batch in batches:
-        # The sizes and offsets in a file may be wrong, and must not lead past the end of a buffer.
+        # The sizes and offsets in a file may be wrong, and must not lead past the end of a
+        # buffer.
         batch.validate(full=True)
         columns = {name: batch.column(name) for name in names}
         columns = {name: getattr(column, "storage", column) for name, column in columns.items()}
         for name, column in columns.items():
-            nulls[name] += column.null_count + (column.flatten().null_count if _is_list(column.type) else 0)
+            nulls[name] += column.null_count + (
+                column.flatten().null_count if _is_list(column.type) else 0
+            )
         if nulls.total() or not batch.num_rows:
             continue
-        block = np.concatenate([_block(where, name, column) for name, column in columns.items()], axis=1)
+        block = np.concatenate(
+            [_block(where, name, column) for name, column in columns.items()], axis=1
+        )
         if done and block.shape[1] != width:
-            raise InputError(f"{where}: expected rows of {width} numbers, got {block.shape[1]} at row {done}")
-        done, width = done + len(block), block.shape[1]
+            raise InputError(
+                f"{where}: expected rows of {width} numbers, got {block.shape[1]} at row {done}"
+            )
+        done = done + len(block)
+        width = block.shape[1]
         yield block
     _refuse_nulls(where, nulls)
     _check_row_count(where, done, count)
@@ -298,18 +384,24 @@ def _arrow_parts(where: object, names: Sequence[str], batches: Iterable[Any], co
 def _check_row_count(where: object, count: int, expected: int | None) -> None:
     """Refuse a file whose number of rows is not the one that it states, if it states one."""
     if expected is not None and count != expected:
-        raise InputError(f"{where}: expected {expected} rows, got {count}; it is truncated or damaged")
+        raise InputError(
+            f"{where}: expected {expected} rows, got {count}; it is truncated or damaged"
+        )
 
 
 def _refuse_nulls(where: object, nulls: Mapping[str, int]) -> None:
     counts = [f"{count} in {name!r}" for name, count in nulls.items() if count]
     if counts:
         shown = listed(counts, most=_MOST_NAMES, quote=str)
-        raise InputError(f"{where}: expected complete columns, got nulls: {shown}; fill or drop them")
+        raise InputError(
+            f"{where}: expected complete columns, got nulls: {shown}; fill or drop them"
+        )
 
 
 def _not_numeric(schema: Any, names: Sequence[str]) -> list[tuple[str, str]]:
-    """The columns among these, with their types, that hold neither numbers nor lists of numbers."""
+    """The columns among these, with their types, that hold neither numbers nor lists of
+    numbers.
+    """
     types = [(name, schema.field(name).type) for name in names]
     return [(name, str(type_)) for name, type_ in types if not _holds_numbers(type_)]
 
@@ -325,7 +417,9 @@ def _holds_numbers(type_: Any) -> bool:
 
 def _is_list(type_: Any) -> bool:
     types = loaded("pyarrow").types
-    return bool(types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_))
+    return bool(
+        types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_)
+    )
 
 
 def _block(where: object, name: str, column: Any) -> NDArray[Any]:
@@ -334,7 +428,10 @@ def _block(where: object, name: str, column: Any) -> NDArray[Any]:
         return _numbers(column)[:, None]
     lengths = np.unique(column.value_lengths().to_numpy(zero_copy_only=False))
     if len(lengths) != 1:
-        raise InputError(f"{where}: expected lists of one length in {name!r}, got {lengths[0]} to {lengths[-1]}")
+        raise InputError(
+            f"{where}: expected lists of one length in {name!r}, got "
+            f"{lengths[0]} to {lengths[-1]}"
+        )
     return _numbers(column.flatten()).reshape(len(column), int(lengths[0]))
 
 
@@ -344,7 +441,9 @@ def _numbers(column: Any) -> NDArray[Any]:
     return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
-def _format(opened: Open, *suffixes: str, is_folder: Callable[[Path], bool] | None = None) -> Format:
+def _format(
+    opened: Open, *suffixes: str, is_folder: Callable[[Path], bool] | None = None
+) -> Format:
     return Format(
         suffixes,
         partial(_read, opened),

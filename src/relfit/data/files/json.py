@@ -46,10 +46,18 @@ def _parsed(where: str, data: bytes) -> Any:
         return json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         reason = str(error).partition("\n")[0][:80]
-        raise InputError(f"{where}: expected JSON, which is cut off or damaged here ({reason})") from None
+        raise InputError(
+            f"{where}: expected JSON, which is cut off or damaged here ({reason})"
+        ) from None
 
 
 def kind_of(value: Any) -> str:
     """What a value of JSON is, in words."""
-    kinds = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
+    kinds = {
+        dict: "an object",
+        list: "a list",
+        str: "text",
+        bool: "true or false",
+        type(None): "null",
+    }
     return kinds.get(type(value), "a number")

@@ -1,4 +1,6 @@
-"""NumPy's own files: .npy is mapped into memory, .npz is read. Python objects in them are pickles, and are refused."""
+"""NumPy's own files: .npy is mapped into memory, .npz is read. Python objects in them are
+pickles, and are refused.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,11 @@ from relfit.compute.memory import require_room
 from relfit.data.files.base import Format, Selection, one_of, take_columns
 from relfit.util.errors import InputError
 
-_ARRAY, _ARCHIVE = b"\x93NUMPY", b"PK"
+_ARRAY = b"\x93NUMPY"
+_ARCHIVE = b"PK"
 _PICKLE = (
-    "is not a NumPy file, or holds Python objects (pickle), which relfit never loads; save a plain numeric array with "
+    "is not a NumPy file, or holds Python objects (pickle), which relfit never loads; save a "
+    "plain numeric array with "
     "numpy.save"
 )
 # The compression that NumPy writes. Other methods unpack far more at once than is asked for.
@@ -23,8 +27,12 @@ _COMPRESSION = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def _map_npy(path: Path) -> NDArray[Any]:
-    """The array, mapped and read-only: its rows are read from the file when they are used, and are not held twice."""
-    _check_start(path, _ARRAY, _ARCHIVE, "expected one array, got an archive; rename it to .npz")
+    """The array, mapped and read-only: its rows are read from the file when they are used,
+    and are not held twice.
+    """
+    _check_start(
+        path, _ARRAY, _ARCHIVE, "expected one array, got an archive; rename it to .npz"
+    )
     try:
         return np.lib.format.open_memmap(path, mode="r")
     except ValueError as error:
@@ -33,7 +41,9 @@ def _map_npy(path: Path) -> NDArray[Any]:
 
 def _read_npz(selection: Selection) -> NDArray[Any]:
     path = selection.path
-    _check_start(path, _ARCHIVE, _ARRAY, "expected an archive, got one array; rename it to .npy")
+    _check_start(
+        path, _ARCHIVE, _ARRAY, "expected an archive, got one array; rename it to .npy"
+    )
     # Opened here, because np.load leaves the file of a damaged archive open.
     with path.open("rb") as stream:
         archive = np.load(stream, allow_pickle=False)
@@ -42,7 +52,9 @@ def _read_npz(selection: Selection) -> NDArray[Any]:
         member = next(known[entry] for entry in (name, f"{name}.npy") if entry in known)
         if member.compress_type not in _COMPRESSION:
             got = f"{name!r} compressed by another method"
-            raise InputError(f"{path}: expected an archive written by numpy.savez, got {got}; save it again")
+            raise InputError(
+                f"{path}: expected an archive written by numpy.savez, got {got}; save it again"
+            )
         # The size in the archive's directory is the most that is ever unpacked.
         require_room(path, member.file_size)
         try:
@@ -60,7 +72,9 @@ def _largest_array(path: Path) -> int:
 
 
 def _check_start(path: Path, mark: bytes, other_mark: bytes, other: str) -> None:
-    """Refuse a file that begins with the mark of the other kind, or with neither; an empty one is refused later."""
+    """Refuse a file that begins with the mark of the other kind, or with neither; an empty
+    one is refused later.
+    """
     with path.open("rb") as stream:
         start = stream.read(len(_ARRAY))
     if start and not start.startswith(mark):

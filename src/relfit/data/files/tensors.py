@@ -1,9 +1,9 @@
 """Tensors in .pt and .safetensors files.
 
-A .pt file is a pickle. It is opened only by torch's reader for plain tensors, and only after the instructions of the
-pickle have been read, without following them, to see what they would call. torch's reader allows a short list of
-functions, but some of these create gigabytes from a few bytes; a tensor, or a dictionary of tensors, numbers and text,
-needs none of them.
+A .pt file is a pickle. It is opened only by torch's reader for plain tensors, and only after
+the instructions of the pickle have been read, without following them, to see what they would
+call. torch's reader allows a short list of functions, but some of these create gigabytes
+from a few bytes; a tensor, or a dictionary of tensors, numbers and text, needs none of them.
 """
 
 from __future__ import annotations
@@ -26,10 +26,25 @@ from relfit.util.libraries import is_instance, needed
 # Before this version weights_only=True could be made to run code (CVE-2025-32434).
 _OLDEST_TORCH = (2, 6)
 _OLDEST_SAFETENSORS = (0, 4)
-_NUMPY_TYPES = ("BOOL", "U8", "I8", "U16", "I16", "F16", "U32", "I32", "F32", "U64", "I64", "F64")
+_NUMPY_TYPES = (
+    "BOOL",
+    "U8",
+    "I8",
+    "U16",
+    "I16",
+    "F16",
+    "U32",
+    "I32",
+    "F32",
+    "U64",
+    "I64",
+    "F64",
+)
 _HARMLESS = re.compile(
-    r"collections OrderedDict|torch (?:[a-z]\w*|\w*Storage|Size)|torch\.storage \w+Storage|torch\._utils _rebuild_\w+"
-    r"|torch\.serialization _get_layout|torch\.nn\.parameter Parameter|torch\._tensor _rebuild_from_type_v2"
+    r"collections OrderedDict|torch (?:[a-z]\w*|\w*Storage|Size)|torch\.storage "
+    r"\w+Storage|torch\._utils _rebuild_\w+"
+    r"|torch\.serialization _get_layout|torch\.nn\.parameter Parameter|torch\._tensor "
+    r"_rebuild_from_type_v2"
 )
 
 
@@ -39,21 +54,29 @@ def is_tensor(value: Any) -> bool:
 
 
 def tensor_array(tensor: Any) -> NDArray[Any]:
-    """A torch tensor as an array: without its gradient, on the CPU, dense; bfloat16 and float8 become float32."""
+    """A torch tensor as an array: without its gradient, on the CPU, dense; bfloat16 and
+    float8 become float32.
+    """
     tensor = tensor.detach()
     if str(tensor.layout) != "torch.strided":
         tensor = tensor.to_dense()
-    if tensor.is_floating_point() and str(tensor.dtype) not in ("torch.float16", "torch.float32", "torch.float64"):
+    if tensor.is_floating_point() and str(tensor.dtype) not in (
+        "torch.float16",
+        "torch.float32",
+        "torch.float64",
+    ):
         tensor = tensor.float()
     return np.asarray(tensor.cpu().numpy(force=True))
 
 
 def _read_pt(selection: Selection) -> NDArray[Any]:
     """The tensor that was saved, or one tensor of a dictionary."""
-    path, key = selection.path, selection.key
+    path = selection.path
+    key = selection.key
     torch = needed(path, "torch", _OLDEST_TORCH)
     _check_archive(path)
-    # Without the check, torch would follow positions outside a sparse tensor, and the process would crash.
+    # Without the check, torch would follow positions outside a sparse tensor, and the process
+    # would crash.
     with torch.sparse.check_sparse_tensor_invariants(True):
         try:
             content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
@@ -63,22 +86,37 @@ def _read_pt(selection: Selection) -> NDArray[Any]:
             raise
     only = [("", content)] if key is None else []
     items = content.items() if isinstance(content, dict) else only
-    tensors = {str(name): value for name, value in items if isinstance(name, str | int) and is_tensor(value)}
+    tensors = {
+        str(name): value
+        for name, value in items
+        if isinstance(name, str | int) and is_tensor(value)
+    }
     if not tensors:
-        what = "a tensor or a dictionary of tensors" if key is None else f"a dictionary with a tensor called {key!r}"
-        raise InputError(f"{path}: expected {what}, got a {type(content).__name__} without tensors")
+        what = (
+            "a tensor or a dictionary of tensors"
+            if key is None
+            else f"a dictionary with a tensor called {key!r}"
+        )
+        raise InputError(
+            f"{path}: expected {what}, got a {type(content).__name__} without tensors"
+        )
     tensor = tensors[one_of(path, list(tensors), key)]
-    # One stored number can stand for any number of equal ones, and a sparse tensor for a large table of zeros.
+    # One stored number can stand for any number of equal ones, and a sparse tensor for a large
+    # table of zeros.
     require_room(path, 8 * tensor.numel())
     return take_columns(selection, tensor_array(tensor))
 
 
 def _check_archive(path: Path) -> None:
-    """Refuse torch's old format, compressed archives (torch compresses nothing), and names that no tensor needs."""
+    """Refuse torch's old format, compressed archives (torch compresses nothing), and names
+    that no tensor needs.
+    """
     if not zipfile.is_zipfile(path):
-        # The old format can name tensors that it does not hold; torch then returns whatever was in memory.
+        # The old format can name tensors that it does not hold; torch then returns whatever was
+        # in memory.
         raise InputError(
-            f"{path}: truncated, damaged or a bare pickle, such as torch before 1.6 wrote and relfit never loads; load "
+            f"{path}: truncated, damaged or a bare pickle, such as torch before 1.6 wrote and "
+            f"relfit never loads; load "
             "it there and save the tensor again with torch.save"
         )
     with zipfile.ZipFile(path) as archive:
@@ -87,9 +125,13 @@ def _check_archive(path: Path) -> None:
         for name in archive.namelist():
             if name.endswith(".pkl"):
                 with archive.open(name) as stream:
-                    codes = ((code.name, str(argument)) for code, argument, _ in pickletools.genops(stream))
+                    codes = (
+                        (code.name, str(argument))
+                        for code, argument, _ in pickletools.genops(stream)
+                    )
                     if any(
-                        code in ("STACK_GLOBAL", "INST") or (code == "GLOBAL" and not _HARMLESS.fullmatch(argument))
+                        code in ("STACK_GLOBAL", "INST")
+                        or (code == "GLOBAL" and not _HARMLESS.fullmatch(argument))
                         for code, argument in codes
                     ):
                         raise _refusal(path)
@@ -97,13 +139,16 @@ def _check_archive(path: Path) -> None:
 
 def _refusal(path: Path) -> InputError:
     return InputError(
-        f"{path}: holds Python objects or code (pickle), which relfit never loads, or is compressed; save the tensor "
+        f"{path}: holds Python objects or code (pickle), which relfit never loads, or is "
+        f"compressed; save the tensor "
         "alone with torch.save"
     )
 
 
 def _read_safetensors(selection: Selection) -> NDArray[Any]:
-    """One tensor of the file; types that NumPy lacks, such as bfloat16, are read through torch."""
+    """One tensor of the file; types that NumPy lacks, such as bfloat16, are read through
+    torch.
+    """
     path = selection.path
     safetensors = needed(path, "safetensors", _OLDEST_SAFETENSORS)
     with safetensors.safe_open(path, framework="numpy") as file:

@@ -1,7 +1,8 @@
 """Comma- and tab-separated values, compressed or not, with or without a line of column names.
 
-Columns are numbers, except for a column of labels, which may be text. The first line is a header if none of its fields
-is a number. A first line of column numbers (0, 1, 2, … or years) is refused rather than read as a row of data.
+Columns are numbers, except for a column of labels, which may be text. The first line is a
+header if none of its fields is a number. A first line of column numbers (0, 1, 2, … or
+years) is refused rather than read as a row of data.
 """
 
 from __future__ import annotations
@@ -41,9 +42,10 @@ UNNAMED = "Unnamed: 0"
 ROW_NUMBERS = (UNNAMED, "__index_level_0__")
 # What stands for a missing cell in a table whose cells may be missing.
 _MISSING = {"", "na", "n/a", "nan", "null", "none"}
-# After a first line that counts, the most rows that are searched for one like it, and the fewest that must follow
-# before the line is called a header.
-_MOST_OTHERS, _FEWEST_OTHERS = 100, 10
+# After a first line that counts, the most rows that are searched for one like it, and the
+# fewest that must follow before the line is called a header.
+_MOST_OTHERS = 100
+_FEWEST_OTHERS = 10
 
 
 def _blocks(selection: Selection, most: int | None) -> Iterator[Array]:
@@ -51,7 +53,8 @@ def _blocks(selection: Selection, most: int | None) -> Iterator[Array]:
     path = selection.path
     with _open_fields(path) as lines:
         rows, positions, names = _table(selection, lines)
-        numbered, size = enumerate(rows), None if most is None else max(1, most // len(positions))
+        numbered = enumerate(rows)
+        size = None if most is None else max(1, most // len(positions))
         header_only = True
         while values := _values(path, itertools.islice(numbered, size), positions, names):
             header_only = False
@@ -71,22 +74,29 @@ def _names(path: Path) -> Fields | None:
     return first if first and _is_header(path, first) else None
 
 
-def _column_parts(selection: Selection, text: Collection[str]) -> Iterator[list[tuple[str, NDArray[Any]]]]:
-    """The columns below a line of names in blocks: numbers, or text where a cell is neither a number nor missing."""
+def _column_parts(
+    selection: Selection, text: Collection[str]
+) -> Iterator[list[tuple[str, NDArray[Any]]]]:
+    """The columns below a line of names in blocks: numbers, or text where a cell is neither
+    a number nor missing.
+    """
     path = selection.path
     known: dict[str, str | None] = {}
     with _open_fields(path) as lines:
         first = _first(lines)
         if not first or all(map(is_number, first)):
             return
-        positions, rows = column_positions(selection, first, len(first)), _rows(path, lines, first)
+        positions = column_positions(selection, first, len(first))
+        rows = _rows(path, lines, first)
         names = [first[k].strip() for k in positions]
         yield [(name, np.empty(0)) for name in names]
         while block := list(itertools.islice(rows, _LABELS_BETWEEN_CHECKS)):
             require_room(path, _LABELS_BETWEEN_CHECKS * _BYTES_PER_LABEL * len(first))
             if len(known) > _MOST_KNOWN:
                 known.clear()
-            columns = zip(names, ([fields[k] for fields in block] for k in positions), strict=True)
+            columns = zip(
+                names, ([fields[k] for fields in block] for k in positions), strict=True
+            )
             yield [(name, _cells(fields, name in text, known)) for name, fields in columns]
 
 
@@ -94,13 +104,17 @@ def _cells(fields: Fields, as_text: bool, known: dict[str, str | None]) -> NDArr
     """Numbers, or text if one of the cells is; equal texts are held once."""
     if not as_text:
         with suppress(ValueError):
-            # What float() would take for a number, or round, is looked at cell by cell; so is what is missing.
+            # What float() would take for a number, or round, is looked at cell by cell; so is
+            # what is missing.
             if max(map(len, fields)) < 16 and "_" not in "".join(fields):
                 return np.array(list(map(float, fields)))
         with suppress(ValueError):
             return np.array([_as_number(field) for field in fields])
     column = np.empty(len(fields), dtype=object)
-    column[:] = [known[field] if field in known else known.setdefault(field, _as_text(field)) for field in fields]
+    column[:] = [
+        known[field] if field in known else known.setdefault(field, _as_text(field))
+        for field in fields
+    ]
     return column
 
 
@@ -121,25 +135,40 @@ def _as_number(field: str) -> float:
         raise
 
 
-def _table(selection: Selection, lines: Iterator[Fields]) -> tuple[Iterator[Fields], Sequence[int], Fields | None]:
-    """The rows of a table, the positions of the selected fields, and the names of all fields if it has a header."""
-    path, first = selection.path, _first(lines)
+def _table(
+    selection: Selection, lines: Iterator[Fields]
+) -> tuple[Iterator[Fields], Sequence[int], Fields | None]:
+    """The rows of a table, the positions of the selected fields, and the names of all fields
+    if it has a header.
+    """
+    path = selection.path
+    first = _first(lines)
     if not first:
         raise InputError(f"{path}: expected rows of numbers, got an empty file or first line")
     if len(first) > 2 and _counts(first):
         # A data frame without names is often saved with column numbers.
         advice = "delete that line, or save without a header"
-        raise InputError(f"{path}: its first line counts 0, 1, 2, …: these are column numbers, not data; {advice}")
-    # A selected column such as 1990 that is a field of the first line, and not a position, makes that line a header.
+        raise InputError(
+            f"{path}: its first line counts 0, 1, 2, …: these are column "
+            f"numbers, not data; {advice}"
+        )
+    # A selected column such as 1990 that is a field of the first line, and not a position,
+    # makes that line a header.
     selected = {choice.strip() for choice in selection.columns or () if isinstance(choice, str)}
     named = selected & {field.strip() for field in first} - {str(k) for k in range(len(first))}
     names = first if named or _is_header(path, first) else None
     if first[0] == UNNAMED and selection.columns is None:
         raise InputError(
-            f"{path}: expected a name over every column of numbers, got none over the first; are these row numbers? "
-            f"Save without them (index=False), or select columns ({way('--columns', 'columns=')})"
+            f"{path}: expected a name over every column of numbers, got none over the first; "
+            f"are these row numbers? "
+            f"Save without them (index=False), or select columns "
+            f"({way('--columns', 'columns=')})"
         )
-    positions = range(len(first)) if selection.columns is None else column_positions(selection, names, len(first))
+    positions = (
+        range(len(first))
+        if selection.columns is None
+        else column_positions(selection, names, len(first))
+    )
     rows = _rows(path, lines if names else itertools.chain([first], lines), first)
     if names is None and len(first) > 1 and all(map(_is_whole, first)):
         start = int(first[0])
@@ -149,7 +178,9 @@ def _table(selection: Selection, lines: Iterator[Fields]) -> tuple[Iterator[Fiel
 
 
 def _first(lines: Iterator[Fields]) -> Fields:
-    """The fields of the first line; a missing name over the first column, as pandas saves row numbers, is `UNNAMED`."""
+    """The fields of the first line; a missing name over the first column, as pandas saves
+    row numbers, is `UNNAMED`.
+    """
     first = next(lines, [])
     others = first[1:]
     if not others or first[0].strip():
@@ -164,23 +195,27 @@ def _counts(fields: Fields) -> bool:
 
 
 def _is_header(path: Path, first: Fields) -> bool:
-    """True if the first line holds names. A line of names and numbers could be a damaged row, and is refused."""
+    """True if the first line holds names. A line of names and numbers could be a damaged
+    row, and is refused.
+    """
     if first[0] == UNNAMED and _counts(first[1:]):
         return True
     names = [field for field in first if not is_number(field)]
     if len(names) not in (0, len(first)) or not all(map(str.strip, names)):
         raise InputError(
-            f"{path}: expected a first line of names only or of numbers only, got {names[0]!r} among other fields; "
+            f"{path}: expected a first line of names only or of numbers only, got "
+            f"{names[0]!r} among other fields; "
             "remove a row index, fill in a missing value, or select columns by name"
         )
     return bool(names)
 
 
 def _refuse_counting_header(path: Path, rows: Iterator[Fields]) -> Iterator[Fields]:
-    """Pass the rows on, and refuse a first row that counts up by 1 (years, numbers from 1) if no other is like it.
+    """Pass the rows on, and refuse a first row that counts up by 1 (years, numbers from 1)
+    if no other is like it.
 
-    Rows of whole numbers may well begin with 1, 2. If none of the next 100 rows holds whole numbers only, then the
-    first is not written as the data are.
+    Rows of whole numbers may well begin with 1, 2. If none of the next 100 rows holds whole
+    numbers only, then the first is not written as the data are.
     """
     first = next(rows)
     yield first
@@ -196,8 +231,10 @@ def _refuse_counting_header(path: Path, rows: Iterator[Fields]) -> Iterator[Fiel
     if others >= _FEWEST_OTHERS:
         start, following = (field.strip() for field in first[:2])
         raise InputError(
-            f"{path}: its first line counts {start}, {following}, … above rows that are not whole numbers: these are "
-            f"column names, not data; delete that line, or save without a header; if it is a row, write {start}.0"
+            f"{path}: its first line counts {start}, {following}, … above rows that are not "
+            f"whole numbers: these are "
+            f"column names, not data; delete that line, or save without a header; if it is a "
+            f"row, write {start}.0"
         )
 
 
@@ -207,8 +244,12 @@ def _is_whole(field: str) -> bool:
 
 
 def _rows(path: Path, lines: Iterator[Fields], first: Fields) -> Iterator[Fields]:
-    """The rows without blank lines. In a file of one column, a blank line between rows is a missing value."""
-    number, blanks, count = 0, 0, len(first)
+    """The rows without blank lines. In a file of one column, a blank line between rows is a
+    missing value.
+    """
+    number = 0
+    blanks = 0
+    count = len(first)
     for fields in lines:
         if not fields or (len(fields) == 1 and fields[0].isspace()):
             blanks += 1
@@ -217,13 +258,19 @@ def _rows(path: Path, lines: Iterator[Fields], first: Fields) -> Iterator[Fields
             got = f"{len(fields)} in row {number}{separator_hint(first)}"
             raise InputError(f"{path}: expected {count} fields like the first line, got {got}")
         if blanks and count == 1 and number:
-            raise InputError(f"{path}: expected a number in each line, got a blank line before row {number}")
-        number, blanks = number + 1, 0
+            raise InputError(
+                f"{path}: expected a number in each line, got a blank line before row {number}"
+            )
+        number = number + 1
+        blanks = 0
         yield fields
 
 
 def _values(
-    path: Path, rows: Iterable[tuple[int, Fields]], positions: Sequence[int], names: Fields | None
+    path: Path,
+    rows: Iterable[tuple[int, Fields]],
+    positions: Sequence[int],
+    names: Fields | None,
 ) -> array[float]:
     """The numbers in the selected fields of these numbered rows, one row after the other."""
     all_columns = isinstance(positions, range)
@@ -240,9 +287,16 @@ def _values(
         except ValueError:
             position = next(k for k in positions if not is_number(fields[k]))
             column = position if names is None else repr(names[position].strip())
-            field = repr(fields[position][:40]) if fields[position].strip() else "a missing value"
-            hint = separator_hint(fields) or f"; fix it, or select numeric columns ({way('--columns', 'columns=')})"
-            raise InputError(f"{path}: expected numbers, got {field} in row {number}, column {column}{hint}") from None
+            field = (
+                repr(fields[position][:40]) if fields[position].strip() else "a missing value"
+            )
+            hint = (
+                separator_hint(fields)
+                or f"; fix it, or select numeric columns ({way('--columns', 'columns=')})"
+            )
+            raise InputError(
+                f"{path}: expected numbers, got {field} in row {number}, column {column}{hint}"
+            ) from None
     return values
 
 
@@ -272,7 +326,11 @@ def _open_fields(path: Path) -> Iterator[Iterator[Fields]]:
         if name.endswith(".gz")
         else path.open(encoding="utf-8-sig", newline="")
     ) as text:
-        yield csv.reader(_lines(path, text), delimiter="\t" if name.endswith((".tsv", ".tsv.gz")) else ",", strict=True)
+        yield csv.reader(
+            _lines(path, text),
+            delimiter="\t" if name.endswith((".tsv", ".tsv.gz")) else ",",
+            strict=True,
+        )
 
 
 def _lines(path: Path, text: TextIO) -> Iterator[str]:
@@ -281,12 +339,20 @@ def _lines(path: Path, text: TextIO) -> Iterator[str]:
         while line := text.readline(LONGEST_LINE + 1):
             blanks = blanks + 1 if line.isspace() else 0
             if blanks > MOST_BLANKS:
-                raise InputError(f"{path}: expected rows, got more than {MOST_BLANKS} blank lines in succession")
+                raise InputError(
+                    f"{path}: expected rows, got more than {MOST_BLANKS} blank "
+                    f"lines in succession"
+                )
             if len(line) > LONGEST_LINE:
-                raise InputError(f"{path}: expected lines of at most {LONGEST_LINE} characters, got a longer one")
+                raise InputError(
+                    f"{path}: expected lines of at most {LONGEST_LINE} "
+                    f"characters, got a longer one"
+                )
             yield line
     except UnicodeDecodeError:
-        raise InputError(f"{path}: expected UTF-8 text, got other bytes; save it as UTF-8") from None
+        raise InputError(
+            f"{path}: expected UTF-8 text, got other bytes; save it as UTF-8"
+        ) from None
 
 
 TEXT = Format(

@@ -1,4 +1,6 @@
-"""Zarr arrays in a folder or a .zip file, read by zarr. The store is local: no address is followed."""
+"""Zarr arrays in a folder or a .zip file, read by zarr. The store is local: no address is
+followed.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ _OLDEST = (3,)
 _MOST_CHUNKS = 1_000_000
 _MOST_GROUPS = 100
 _FOLDER_FILES = ("zarr.json", ".zarray", ".zgroup")
-# Codecs that only move or compress bytes. Others may run code: numcodecs has one that unpickles.
+# Codecs that only move or compress bytes. Others may run code: numcodecs has one that
+# unpickles.
 _CODECS = {
     *("blosc", "bz2", "gzip", "lz4", "lzma", "pcodec", "zfpy", "zlib", "zstd"),
     *("astype", "bitround", "delta", "fixedscaleoffset", "packbits", "quantize", "shuffle"),
@@ -42,12 +45,18 @@ def _parts(selection: Selection, most_bytes: int) -> Iterator[NDArray[Any]]:
     path = selection.path
     with _open_array(selection) as array:
         if array.ndim not in (1, 2):
-            raise InputError(f"{path}: expected rows and columns, got an array of shape {array.shape}")
-        rows, width = (array.shards or array.chunks)[0], math.prod(array.shape[1:])
+            raise InputError(
+                f"{path}: expected rows and columns, got an array of shape {array.shape}"
+            )
+        rows = (array.shards or array.chunks)[0]
+        width = math.prod(array.shape[1:])
         # Three copies: the result, and a chunk or shard before and after it is unpacked.
         if 3 * rows * width * array.dtype.itemsize > most_bytes:
             advice = "store it again in smaller chunks"
-            raise InputError(f"{path}: expected chunks of fewer rows than {rows} for this memory budget; {advice}")
+            raise InputError(
+                f"{path}: expected chunks of fewer rows than {rows} for this "
+                f"memory budget; {advice}"
+            )
         positions = column_positions(selection, None, width)
         for start in range(0, array.shape[0], rows):
             block = np.asarray(array[start : start + rows]).reshape(-1, width)
@@ -59,28 +68,51 @@ def _open_array(selection: Selection) -> Iterator[Any]:
     path = selection.path
     zarr = needed(path, "zarr", _OLDEST)
     storage = zarr.storage
-    with storage.LocalStore(path, read_only=True) if path.is_dir() else storage.ZipStore(path, mode="r") as store:
+    with (
+        storage.LocalStore(path, read_only=True)
+        if path.is_dir()
+        else storage.ZipStore(path, mode="r") as store
+    ):
         array = _selected_array(zarr, selection, store)
         metadata = array.metadata.to_dict()
-        codecs = {name for part in ("filters", "compressor", "codecs") for name in _codec_names(metadata.get(part))}
+        codecs = {
+            name
+            for part in ("filters", "compressor", "codecs")
+            for name in _codec_names(metadata.get(part))
+        }
         unknown = min(codecs - _CODECS, default=None)
         if unknown is not None:
-            raise InputError(f"{path}: expected plain compression, got the codec {unknown!r}, which relfit never runs")
+            raise InputError(
+                f"{path}: expected plain compression, got the codec {unknown!r}, "
+                f"which relfit never runs"
+            )
         if array.dtype.kind not in "biuf":
             raise InputError(f"{path}: expected numbers, got an array of {array.dtype}")
-        # Missing chunks are filled in, so that metadata alone can claim any size and number of them.
+        # Missing chunks are filled in, so that metadata alone can claim any size and number of
+        # them.
         require_room(path, math.prod(array.chunks) * array.dtype.itemsize)
-        count = math.prod(-(-length // chunk) for length, chunk in zip(array.shape, array.chunks, strict=True) if chunk)
+        count = math.prod(
+            -(-length // chunk)
+            for length, chunk in zip(array.shape, array.chunks, strict=True)
+            if chunk
+        )
         if count > _MOST_CHUNKS:
-            raise InputError(f"{path}: expected at most {_MOST_CHUNKS} chunks, got {count}; save it in larger chunks")
+            raise InputError(
+                f"{path}: expected at most {_MOST_CHUNKS} chunks, got {count}; "
+                f"save it in larger chunks"
+            )
         yield array
 
 
 def _selected_array(zarr: Any, selection: Selection, store: Any) -> Any:
-    path, node = selection.path, zarr.open(store, mode="r")
+    path = selection.path
+    node = zarr.open(store, mode="r")
     if isinstance(node, zarr.Array):
         if selection.key is not None:
-            raise InputError(f"{path}: expected a group with an array called {selection.key!r}, got a single array")
+            raise InputError(
+                f"{path}: expected a group with an array called "
+                f"{selection.key!r}, got a single array"
+            )
         return node
     arrays: dict[str, Any] = {}
     waiting = [("", node)]
@@ -94,15 +126,24 @@ def _selected_array(zarr: Any, selection: Selection, store: Any) -> Any:
                 arrays[parent + name] = member
             else:
                 waiting.append((f"{parent}{name}/", member))
-    raise InputError(f"{path}: expected at most {_MOST_GROUPS} groups, got more; give the folder of the array itself")
+    raise InputError(
+        f"{path}: expected at most {_MOST_GROUPS} groups, got more; give the "
+        f"folder of the array itself"
+    )
 
 
 def _codec_names(metadata: Any) -> Iterator[str]:
-    """The names of the codecs in Zarr's metadata: a list of codecs, one codec, or one codec that contains others."""
+    """The names of the codecs in Zarr's metadata: a list of codecs, one codec, or one codec
+    that contains others.
+    """
     if isinstance(metadata, dict):
         yield str(metadata.get("id", metadata.get("name"))).lower().removeprefix("numcodecs.")
         inner = metadata.get("configuration")
-        metadata = [*inner.get("codecs", ()), *inner.get("index_codecs", ())] if isinstance(inner, dict) else ()
+        metadata = (
+            [*inner.get("codecs", ()), *inner.get("index_codecs", ())]
+            if isinstance(inner, dict)
+            else ()
+        )
     for part in metadata or ():
         yield from _codec_names(part)
 
@@ -111,4 +152,10 @@ def _is_folder(path: Path) -> bool:
     return path.is_dir() and any((path / name).is_file() for name in _FOLDER_FILES)
 
 
-ZARR = Format((".zarr", ".zarr.zip", ".zip"), _read, parts=_parts, is_folder=_is_folder, several_arrays=True)
+ZARR = Format(
+    (".zarr", ".zarr.zip", ".zip"),
+    _read,
+    parts=_parts,
+    is_folder=_is_folder,
+    several_arrays=True,
+)

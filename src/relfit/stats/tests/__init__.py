@@ -1,4 +1,6 @@
-"""The tests of models, one file each. A new one is a subclass of `Test` in a file of its own, and a line in TESTS."""
+"""The tests of models, one file each. A new one is a subclass of `Test` in a file of its
+own, and a line in TESTS.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ TESTS: dict[str, type[Test]] = {each.name: each for each in (BestSet, RelPSI, Re
 
 
 def as_test(value: Any, argument: str = "test") -> Test:
-    """A test given as a value such as `RelMulti(0.5)`, as its class, or by its name in any case.
+    """A test given as a value such as `RelMulti(0.5)`, as its class, or by its name in any
+    case.
 
     >>> as_test("RelMulti").split, as_test(RelPSI).name, as_test("auto").name
     (0.25, 'relpsi', 'best-set')
