@@ -1,0 +1,199 @@
+"""Tied models of different sizes and shapes, strata, labels, equivalence of 0/1 scores, and pairs.
+
+Writes docs/evidence/calibration/ties.md.
+
+python -m studies.ties [--trials 1000] [--workers 2]
+"""
+
+import numpy as np
+from scipy.optimize import brentq
+
+from relfit import Gaussian, compare, compare_losses, compare_pair
+from studies.study import ALPHA, Part, Study, main, table, write_page
+
+# Reference rows, rows of the two models, columns, and the shift of each model.
+SIZES = (
+    {"n": 500, "m": (60, 2000), "d": 5, "shift": 0.3},
+    {"n": 500, "m": (60, 2000), "d": 5, "shift": 0.6},
+    {"n": 300, "m": (50, 2000), "d": 3, "shift": 0.3},
+    {"n": 400, "m": (100, 1000), "d": 8, "shift": 0.25},
+    {"n": 1000, "m": (100, 5000), "d": 5, "shift": 0.3},
+)
+STRATA = {
+    "8 tasks of 3 to 60 items": [3, 4, 5, 8, 12, 20, 30, 60],
+    "10 tasks of 3 items": [3] * 10,
+    "40 tasks of 10 items": [10] * 40,
+}
+# Items, the true gap, and the margin.
+EQUIVALENCE = (
+    (20, 0.07, 0.05),
+    (30, 0.07, 0.05),
+    (50, 0.042, 0.03),
+    (50, 0.028, 0.02),
+    (100, 0.021, 0.01),
+    (200, 0.05, 0.05),
+    (400, 0.05, 0.05),
+)
+
+
+def size_trial(setting, seed):
+    """Two models shifted equally along different axes."""
+    rng = np.random.default_rng(seed)
+    d = setting["d"]
+    data = rng.normal(size=(setting["n"], d))
+    models = {
+        name: rng.normal(size=(count, d)) + setting["shift"] * np.eye(d)[axis]
+        for axis, (name, count) in enumerate(zip(("small", "large"), setting["m"], strict=True))
+    }
+    result = compare(data, models, kernel=Gaussian(np.sqrt(2.0 * d)), rng=seed, progress=False)
+    return verdicts(result)
+
+
+def verdicts(result):
+    """Which models have p ≤ α each by itself, and for all at once."""
+    alone = (result.pvalue <= ALPHA).tolist()
+    together = (result.simultaneous_pvalue <= ALPHA).tolist()
+    return {"alone": alone, "together": together}
+
+
+def strata_trial(setting, seed):
+    """Six models that are equally good in every task; tasks of up to four items have three times the spread."""
+    rng = np.random.default_rng(seed)
+    sizes = STRATA[setting["design"]]
+    tasks = np.repeat(np.arange(len(sizes)), sizes)
+    spread = np.where(np.array(sizes) <= 4, 3.0, 1.0)[tasks]
+    losses = (rng.exponential(size=(len(tasks), 6)) - 1.0) * spread[:, None]
+    weights = None
+    if setting["weight of the first"] != 1:
+        weights = {str(task): 1.0 for task in range(len(sizes))} | {"0": setting["weight of the first"]}
+    options = {"strata": tasks.astype(str), "weights": weights, "higher_is_better": False}
+    return verdicts(compare_losses(losses, rng=seed, **options))
+
+
+def label_trial(setting, seed):
+    """Five models, 330 items with a judge's scores, of which some have labels of people."""
+    rng = np.random.default_rng(seed)
+    draw = rng.exponential if setting["losses"] == "exponential" else rng.normal
+    people = draw(size=(330, 5))
+    judge = people + 0.5 * rng.normal(size=people.shape)
+    labels = np.full_like(people, np.nan)
+    labels[: setting["labels"]] = people[: setting["labels"]]
+    return verdicts(compare_losses(judge, labels=labels, higher_is_better=False, rng=seed))
+
+
+def equivalence_trial(setting, seed):
+    """Two models that err on the same fifth of the items, and the second one on some more."""
+    rng = np.random.default_rng(seed)
+    first = rng.random(setting["n"]) < 0.2
+    second = first | (rng.random(setting["n"]) < setting["gap"] / 0.8)
+    losses = np.stack([first, second], axis=1).astype(float)
+    result = compare_losses(losses, higher_is_better=False, margin=setting["margin"], rng=seed)
+    return {"equivalent": bool(result.equivalent[1])}
+
+
+def as_far(shift, columns, bandwidth):
+    """The scale of a normal model whose MMD² to the standard normal equals that of one with this shift."""
+
+    def kernel(variance, distance=0.0):
+        width = bandwidth**2 + variance
+        return (bandwidth**2 / width) ** (columns / 2) * np.exp(-(distance**2) / (2.0 * width))
+
+    target = 2.0 * kernel(2.0) - 2.0 * kernel(2.0, shift)
+
+    def excess(scale):
+        return kernel(2.0 * scale**2) + kernel(2.0) - 2.0 * kernel(1.0 + scale**2) - target
+
+    return brentq(excess, 1.0, 4.0)
+
+
+def pair_trial(setting, seed):
+    """A shifted model and a wide one at the same MMD², each tested against the other."""
+    rng = np.random.default_rng(seed)
+    n, d = setting["n"], 5
+    bandwidth = np.sqrt(d)
+    data = rng.normal(size=(n, d))
+    shifted = rng.normal(size=(n, d)) + 0.4 * np.eye(d)[0]
+    wide = as_far(0.4, d, bandwidth) * rng.normal(size=(n, d))
+    options = {"kernel": Gaussian(bandwidth), "rng": seed, "progress": False, "test": setting["test"]}
+    forward = compare_pair(data, shifted, wide, **options).pvalue
+    backward = compare_pair(data, wide, shifted, **options).pvalue
+    return {"alone": [forward <= ALPHA, backward <= ALPHA], "together": [False, False]}
+
+
+def rates(setting, results):
+    """The largest rate of a model by itself and the rate of any for all at once, with standard errors."""
+    trials = len(results)
+    worst = np.mean([trial["alone"] for trial in results], axis=0).max()
+    any_of = np.mean([any(trial["together"]) for trial in results])
+    shown = {key: "/".join(map(str, value)) if isinstance(value, tuple) else value for key, value in setting.items()}
+    return [{**shown, "trials": trials, "worst model": rated(worst, trials), "any, at once": rated(any_of, trials)}]
+
+
+def pair_rates(setting, results):
+    """The largest of the rates of the two directions."""
+    return [{key: value for key, value in rates(setting, results)[0].items() if key != "any, at once"}]
+
+
+def equivalence_rates(setting, results):
+    """How often the second model is called equivalent."""
+    shown = np.mean([trial["equivalent"] for trial in results])
+    return [{**setting, "trials": len(results), '"equivalent"': rated(shown, len(results))}]
+
+
+def rated(value, trials):
+    """A rate with its Monte-Carlo standard error."""
+    return f"{value:.3f} ± {np.sqrt(value * (1.0 - value) / trials):.3f}"
+
+
+def largest(results):
+    """The largest rate of a model by itself in these settings, and whether it may be α."""
+    worst = [(np.mean([trial["alone"] for trial in trials], axis=0).max(), len(trials)) for _, trials in results]
+    return all(value <= ALPHA + 3.0 * np.sqrt(ALPHA * (1.0 - ALPHA) / trials) for value, trials in worst)
+
+
+def write(docs, results):
+    """The page; False if a model of another size loses too often."""
+    rows = {"equivalence": equivalence_rates, "pairs": pair_rates}
+    parts = {name: table(rows.get(name, rates), found) for name, found in results.items()}
+    write_page(docs, "calibration/ties.md", **parts)
+    return largest(results["sizes"])
+
+
+STUDY = Study(
+    parts={
+        "sizes": Part("model sizes", lambda: [dict(setting) for setting in SIZES], size_trial, 1000),
+        "strata": Part(
+            "strata",
+            lambda: (
+                [{"design": design, "weight of the first": 1} for design in STRATA]
+                + [{"design": next(iter(STRATA)), "weight of the first": 10}]
+            ),
+            strata_trial,
+            1000,
+        ),
+        "labels": Part(
+            "labels",
+            lambda: [{"losses": kind, "labels": count} for kind in ("normal", "exponential") for count in (30, 100)],
+            label_trial,
+            1000,
+        ),
+        "equivalence": Part(
+            "equivalence",
+            lambda: [{"n": n, "gap": gap, "margin": margin} for n, gap, margin in EQUIVALENCE],
+            equivalence_trial,
+            1000,
+        ),
+        "pairs": Part(
+            "pairs",
+            lambda: [{"n": n, "test": test} for n in (30, 60, 100, 300) for test in ("auto", "z")],
+            pair_trial,
+            300,
+        ),
+    },
+    store="ties.sqlite",
+    version="1",
+    write=write,
+)
+
+if __name__ == "__main__":
+    main(STUDY, __doc__)
