@@ -35,6 +35,15 @@ EQUIVALENCE = (
     (400, 0.05, 0.05),
 )
 
+# Models, rows of each sample, the shift of all models but the last, and that of the last.
+STEPS = (
+    (10, 300, 0.1, 0.35),
+    (10, 300, 0.2, 0.5),
+    (10, 150, 0.1, 0.1),
+    (10, 150, 0.5, 0.5),
+    (30, 150, 0.3, 0.3),
+)
+
 
 def size_trial(setting, seed):
     """Two models shifted equally along different axes."""
@@ -47,6 +56,35 @@ def size_trial(setting, seed):
     }
     result = compare(data, models, kernel=Gaussian(np.sqrt(2.0 * d)), rng=seed, progress=False)
     return verdicts(result)
+
+
+def step_trial(setting, seed):
+    """Models shifted along axes of their own, one of them further."""
+    rng = np.random.default_rng(seed)
+    d = 10
+    shifts = [setting["shift"]] * (setting["models"] - 1) + [setting["worse"]]
+    data = rng.normal(size=(setting["n"], d))
+    models = {f"m{k}": rng.normal(size=data.shape) + shift * np.eye(d)[k % d] for k, shift in enumerate(shifts)}
+    result = compare(data, models, kernel=Gaussian(np.sqrt(2.0 * d)), rng=seed, progress=False)
+    return verdicts(result)
+
+
+def step_rates(setting, results):
+    """How often the worse model is found by each p-value, and a best one by the adjusted p-value."""
+    trials = len(results)
+    tied = setting["worse"] == setting["shift"]
+    alone = np.array([trial["alone"] for trial in results])
+    together = np.array([trial["together"] for trial in results])
+    best = slice(None) if tied else slice(None, -1)
+    return [
+        {
+            **setting,
+            "trials": trials,
+            "found, none": "–" if tied else rated(alone[:, -1].mean(), trials),
+            "found, step-down": "–" if tied else rated(together[:, -1].mean(), trials),
+            "best lost, step-down": rated(together[:, best].any(axis=1).mean(), trials),
+        }
+    ]
 
 
 def verdicts(result):
@@ -153,7 +191,7 @@ def largest(results):
 
 def write(docs, results):
     """The page; False if a model of another size loses too often."""
-    rows = {"equivalence": equivalence_rates, "pairs": pair_rates}
+    rows = {"equivalence": equivalence_rates, "pairs": pair_rates, "steps": step_rates}
     parts = {name: table(rows.get(name, rates), found) for name, found in results.items()}
     write_page(docs, "calibration/ties.md", **parts)
     return largest(results["sizes"])
@@ -182,6 +220,12 @@ STUDY = Study(
             lambda: [{"n": n, "gap": gap, "margin": margin} for n, gap, margin in EQUIVALENCE],
             equivalence_trial,
             1000,
+        ),
+        "steps": Part(
+            "step-down",
+            lambda: [{"models": models, "n": n, "shift": shift, "worse": worse} for models, n, shift, worse in STEPS],
+            step_trial,
+            500,
         ),
         "pairs": Part(
             "pairs",

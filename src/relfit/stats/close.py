@@ -367,6 +367,43 @@ class CloseLaw:
                 log_p[i] = math.log((1 + int((top >= statistic).sum())) / (1 + len(top)))
         return log_p, ratios
 
+    def step_down(self, values: Array, varies: Mask, freedom: Array, noise: Noise) -> Array:
+        """(l,) log adjusted p of "D_i ≤ min_j D_j", for all models together.
+
+        With probability 1 − α no best model has an adjusted p ≤ α. At every step all models
+        that are left tie. The largest ratio (D̂_i − D̂_j)/s_ij among them is compared with the
+        draws of the largest one over all pairs, both signs of each; then its model i leaves.
+        Adjusted p-values are the largest ones up to a model's own step.
+        """
+        adjusted = np.zeros(len(values))
+        second = self._second(noise)
+        apart = np.maximum(_contrasts(self.second), 0.0)
+        sizes, places = np.unique(freedom, return_inverse=True)
+        chi = noise.chi(sizes)
+        left = np.flatnonzero(varies.any(axis=1))
+        largest = -math.inf
+        while len(left) > 1:
+            both = np.ix_(left, left)
+            none_above = np.zeros(len(left))
+            covariance, variances, cumulants = self.at(left)._at_tie(values[left], none_above)
+            error = np.sqrt(variances + apart[both])
+            gap = values[left][:, None] - values[left]
+            plain = np.where(varies[both], _ratio(gap, error, -math.inf), -math.inf)
+            ratio = skewed(plain, _ratio(cumulants, error**3))
+            first = int(ratio.max(axis=1).argmax())
+            statistic = float(ratio[first].max())
+            degrees = np.minimum(freedom[left][:, None], freedom[left])
+            tails = stdtr(degrees[varies[both]], -statistic)
+            log_p = math.log(max(float(tails.sum()), 5e-324))
+            if log_p > -math.log1p(DRAWS):
+                draws = second[left] + _root(covariance) @ noise.normal[left]
+                top = _largest_contrast(draws, varies[both], chi, places[left])
+                log_p = math.log((1 + int((top >= statistic).sum())) / (1 + len(top)))
+            largest = max(largest, min(log_p, 0.0))
+            adjusted[left[first]] = largest
+            left = np.delete(left, first)
+        return adjusted
+
     def _second(self, noise: Noise) -> Array:
         """(l, draws) draws of the second-order parts."""
         size = np.where(self.noise > 0.0, self.noise, 1.0)
@@ -428,6 +465,22 @@ class Noise:
         return np.asarray(
             np.maximum(1.0 - spread + ndtri(self.quantiles) * np.sqrt(spread), 0.05) ** 1.5
         )
+
+
+def _largest_contrast(draws: Array, varies: Mask, chi: Array, places: Rows) -> Array:
+    """(draws,) the largest |difference| of two rows of (l, draws) over its standard error.
+
+    The standard errors are estimates, too: each is multiplied by the row of `chi` of the model
+    with the fewer degrees of freedom.
+    """
+    top = np.full(draws.shape[1], -math.inf)
+    spread = np.sqrt(np.maximum(_contrasts(np.atleast_2d(np.cov(draws, bias=True))), 0.0))
+    for i in range(len(draws) - 1):
+        for j in np.flatnonzero(varies[i, i + 1 :]) + i + 1:
+            size = np.abs(draws[i] - draws[j])
+            size /= spread[i, j] * chi[min(places[i], places[j])]
+            np.maximum(top, size, out=top)
+    return top
 
 
 def skewed(ratio: Array, skewness: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -57,8 +57,9 @@ FIRST_STEP = 0.1
 # With fewer rows than this, moment selection is that of so many: two models' critical value is
 # then within its reach.
 _FEWEST_SELECTING = 200
-# Halvings of the interval in which the threshold of a pair lies.
-_HALVINGS = 30
+# Doublings that find the threshold of a pair, and halvings of the interval in which it lies.
+_DOUBLINGS = 20
+_HALVINGS = 24
 # Notes name at most this many models.
 _MOST_NOTES = 5
 # With more models than this, p-values for all models at once are Holm's.
@@ -235,7 +236,9 @@ def best_set(
     model with the largest one, over j ∈ S, is compared with ``max_{k∈S, j∈S∩K_k} Z_kj``,
     drawn for all models at once; if it is rejected it leaves S, and so on. A model that is
     no contender is compared with them all as if it were one. docs/evidence/derivations.md
-    says why all best models are kept with probability 1 − α.
+    says why all best models are kept with probability 1 − α. Complete estimates of squared
+    distances have their distribution at the tie of all models that are left instead, where
+    there is no margin (`CloseLaw.step_down`).
 
     *Rare errors.* Two models whose 0/1 losses differ on fewer than 10 items have no normal
     law: their ratio is not taken for larger than the normal point of the exact sign test's
@@ -263,8 +266,16 @@ def best_set(
     plain = ratio
     certain_loss = np.asarray(pairs.certain.any(axis=1))
     rows = smallest_sample(joint)
-    if joint.close is not None and correction != "stepdown":
-        log_pvalue, ratio = _tie_test(joint, joint.close, rng)(joint.values, margin)
+    at_once = None
+    if joint.close is not None and not (margin and correction == "stepdown"):
+        at_tie = _AtTie.of(joint, joint.close, rng)
+        log_pvalue, ratio = at_tie.alone(joint.values, margin)
+        if not margin and len(joint.names) <= _MANY_AT_ONCE:
+            at_once = np.maximum(at_tie.together(joint.values), np.exp(log_pvalue))
+            at_once[certain_loss] = math.exp(certain_log_pvalue(rows))
+            adjusted = at_once if correction == "stepdown" else None
+        elif correction == "stepdown":
+            adjusted = adjust(np.exp(log_pvalue), "holm")
     else:
         offsets = moment_selection(ratio, pairs.varies, rows)
         log_pvalue = maximum_log_pvalues([null_law], [offsets], ratio.max(axis=1))
@@ -288,24 +299,47 @@ def best_set(
         equivalent = (
             upper_regret(joint, without_margin, null_law, 1.0 - alpha, unseen=unseen) <= margin
         )
+    if at_once is not None:
+        if decision.correction not in FAMILY_WISE:
+            together = np.maximum(at_once, decision.adjusted_pvalue)
+            decision = replace(decision, simultaneous_pvalue=together)
+        return replace(decision, beaten_by=beaten_by, equivalent=equivalent)
     # Last, so that it takes no random numbers from what comes before.
     offsets = moment_selection(plain, pairs.varies, rows)
     decision = _at_once(decision, [null_law], [offsets], [plain], certain_loss, rows)
     return replace(decision, beaten_by=beaten_by, equivalent=equivalent)
 
 
-def _tie_test(
-    joint: JointEstimate, law: CloseLaw, rng: Source
-) -> Callable[[Array, float], tuple[Array, Array]]:
-    """A function of values and a margin: log p (l,) and ratios (l, l), from the estimates'
-    distribution at a tie.
-    """
-    generators = streams(rng, joint.names)
-    noise = Noise.drawn(generators.models, generators.reference, law.drawn)
-    varies = differences(joint).varies
-    lowest_ratio = _lowest_ratio(smallest_sample(joint))
-    degrees = freedom(joint)
-    return lambda values, margin: law.test(values, varies, margin, lowest_ratio, degrees, noise)
+@dataclass(frozen=True, eq=False)
+class _AtTie:
+    """The tests that use the distribution of the estimates where models tie (`stats.close`)."""
+
+    law: CloseLaw
+    noise: Noise
+    varies: Mask
+    lowest_ratio: float
+    degrees: Array
+
+    @classmethod
+    def of(cls, joint: JointEstimate, law: CloseLaw, rng: Source) -> _AtTie:
+        generators = streams(rng, joint.names)
+        return cls(
+            law,
+            Noise.drawn(generators.models, generators.reference, law.drawn),
+            differences(joint).varies,
+            _lowest_ratio(smallest_sample(joint)),
+            freedom(joint),
+        )
+
+    def alone(self, values: Array, margin: float) -> tuple[Array, Array]:
+        """log p of every model by itself (l,), and the ratios (l, l)."""
+        return self.law.test(
+            values, self.varies, margin, self.lowest_ratio, self.degrees, self.noise
+        )
+
+    def together(self, values: Array) -> Array:
+        """(l,) adjusted p-values of all models, by step-down."""
+        return np.exp(self.law.step_down(values, self.varies, self.degrees, self.noise))
 
 
 def pair_log_pvalue(joint: JointEstimate, margin: float, rng: Source) -> float:
@@ -317,7 +351,7 @@ def pair_log_pvalue(joint: JointEstimate, margin: float, rng: Source) -> float:
     if pairs.certain[0, 1]:
         return certain_log_pvalue(rows)
     if joint.close is not None and pairs.varies[0, 1]:
-        return float(_tie_test(joint, joint.close, rng)(joint.values, margin)[0][0])
+        return float(_AtTie.of(joint, joint.close, rng).alone(joint.values, margin)[0][0])
     ratio = pairs.ratio
     if joint.binary and margin < binary_step(joint):
         ratio = _score_ratios(joint, ratio, margin)[0]
@@ -332,17 +366,21 @@ def pair_threshold(joint: JointEstimate, alpha: float, margin: float, rng: Sourc
     high = margin + float(pairs.reach(-float(ndtri(alpha)))[0, 1])
     if joint.close is None:
         return high
-    test = _tie_test(joint, joint.close, rng)
+    at_tie = _AtTie.of(joint, joint.close, rng)
     mean = float(joint.values.mean())
 
     def found(gap: float) -> bool:
         values = mean + gap * np.array([0.5, -0.5])
-        return bool(test(values, margin)[0][0] <= math.log(alpha))
+        return bool(at_tie.alone(values, margin)[0][0] <= math.log(alpha))
 
     low = margin
-    while not found(high):
+    for _ in range(_DOUBLINGS):
+        if found(high):
+            break
         low = high
         high = margin + 2.0 * (high - margin)
+    else:
+        return math.inf
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0
         low, high = (low, middle) if found(middle) else (middle, high)
