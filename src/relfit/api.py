@@ -46,11 +46,14 @@ from relfit.util.random import Seed, make_seed, stream
 
 
 @shows_options()
-def compare(reference: Any, models: Any, *more: Any, **options: Unpack[Options]) -> Comparison:
+def compare(  # noqa: D417
+    reference: Any, models: Any, *more: Any, **options: Unpack[Options]
+) -> Comparison:
     """Decide which models are worse than the best one, for these data.
 
-    Args: reference: the data, an array (n, d), a file, a folder of Parquet files or batches
-        of rows; or a `Density` that samples are compared with.
+    Args:
+        reference: the data, an array (n, d), a file, a folder of Parquet files or batches of
+            rows; or a `Density` that samples are compared with.
         models: mapping of name to model, or a sequence (files are named after themselves,
             others m1, m2, …). A model is an array (m, d), a file, batches of rows (a
             generator of arrays or frames, a DataLoader; with `Compute(memory=...)` no more
@@ -520,15 +523,20 @@ def plan(
     says "more than". The smallest of several noisy D is too small on average, so gaps to it
     are too large where several models are nearly tied: lean towards the upper end.
 
-    Args: pilot: a JointEstimate with its sizes, from `relfit.estimate` or
-        `relfit.from_losses`; a `Comparison`, whose distinct models' estimates it is;
-        `Scores`, of which it is the means; or `relfit.Assumed` gaps.
-        power: the probability, to be reached, that a model is declared worse. alpha: the
-        level of the tests. tests: names of tests, or values such as
-        `RelMulti(select_fraction=0.5)`; the default test unless given. n: the rows for the
-        reverse question, the power and the detectable gap with n rows; the pilot's if not
-        given. correction: of the p-values, as in `relfit.compare`. trials: simulated trials
-        per number of rows. rng: seed or Generator. progress: as in `relfit.compare`.
+    Args:
+        pilot: a JointEstimate with its sizes, from `relfit.estimate` or
+            `relfit.from_losses`; a `Comparison`, whose distinct models' estimates it is;
+            `Scores`, of which it is the means; or `relfit.Assumed` gaps.
+        power: the probability, to be reached, that a model is declared worse.
+        alpha: the level of the tests.
+        tests: names of tests, or values such as `RelMulti(select_fraction=0.5)`; the default
+            test unless given.
+        n: the rows for the reverse question, the power and the detectable gap with n rows; the
+            pilot's if not given.
+        correction: of the p-values, as in `relfit.compare`.
+        trials: simulated trials per number of rows.
+        rng: seed or Generator.
+        progress: as in `relfit.compare`.
 
     >>> made = plan(Assumed(0.01, standard_error=0.01, n=500))
     >>> made.needed("m1", "best-set")  # 500 · 2 · (1.6449 + 0.8416)²
@@ -670,9 +678,11 @@ def published(preset: str, reference: Any, models: Any) -> JointEstimate:
 class NoisedComparison:
     """Score networks compared at several noise levels.
 
-    Attributes: overall: the verdicts on the average over the levels, each weighted by its
-        σ². levels: the noise levels σ. by_level: the comparison at each level alone, at the
-        same alpha: several tests, to be read as a picture.
+    Attributes:
+        overall: the verdicts on the average over the levels, each weighted by its σ².
+        levels: the noise levels σ.
+        by_level: the comparison at each level alone, at the same alpha: several tests, to be
+            read as a picture.
     """
 
     overall: Comparison
@@ -711,9 +721,10 @@ def compare_noised(
     them: scores shrink like 1/σ. A row gives one contribution to every level, so the average
     keeps the rows' dependence.
 
-    Args: reference: the data (n, d), without noise. networks: name → s(x, σ), the score of
-        the data with noise of standard deviation σ added (see `relfit.data.models.at_level`
-        for how it is called).
+    Args:
+        reference: the data (n, d), without noise.
+        networks: name → s(x, σ), the score of the data with noise of standard deviation σ
+            added (see `relfit.data.models.at_level` for how it is called).
         levels: noise levels σ > 0, in the data's unit.
         test: one that `decide` takes.
         kernel: as in `compare`.

@@ -96,7 +96,7 @@ def test_a_cancelled_job_says_so_and_removes_its_copies(number, word):
     command = [*RELFIT, "compare", *files, "--memory", "400MB", "--json", "out.json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     # A copy of each file is written, and the work has begun.
-    until(lambda: len(list(Path("tmp").glob("relfit-*/*.rows"))) == 3)
+    until(lambda: len(list(Path("tmp").glob("relfit-*/*.npy"))) == 3)
     process.send_signal(getattr(signal, number))
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err.strip()) == (128 + getattr(signal, number), "", f"relfit: {word}")
@@ -158,7 +158,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next():
     rows(20_000, lambda name, x: np.savetxt(name, x, delimiter=","), ".csv")
     files = [name.replace(".npy", ".csv") for name in FILES]
     process = subprocess.Popen([*RELFIT, "compare", *files, "--memory", "400MB"], stderr=subprocess.DEVNULL)
-    until(lambda: list(Path("tmp").glob("relfit-*/*.rows")))
+    until(lambda: list(Path("tmp").glob("relfit-*/*.npy")))
     process.kill()
     process.wait()
     assert len(left()) == 1

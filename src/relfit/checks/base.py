@@ -46,9 +46,11 @@ class Compared(Estimated):
 class Findings:
     """What a check found.
 
-    Attributes: notes: sentences for the reader. doubts: those of the notes that make the
-        verdicts unreliable, so that a gate does not answer. fields: fields of the
-        `Comparison` that the check determines.
+    Attributes:
+        notes: sentences for the reader.
+        doubts: those of the notes that make the verdicts unreliable, so that a gate does not
+            answer.
+        fields: fields of the `Comparison` that the check determines.
     """
 
     notes: tuple[str, ...] = ()

@@ -53,10 +53,12 @@ _WARNING_ROWS = 20
 class ScoreCheck:
     """The findings of `check_score`; ``print`` it.
 
-    Attributes: ok: True if nothing wrong was found. messages: the findings, in sentences.
+    Attributes:
+        ok: True if nothing wrong was found.
+        messages: the findings, in sentences.
         largest_error: the largest difference between score and gradient (or, without
-        log_prob, between the Jacobian and its transpose), relative to the typical size; None
-        if it could not be measured.
+            log_prob, between the Jacobian and its transpose), relative to the typical size;
+            None if it could not be measured.
         n_rows: the number of rows of data.
         n_bad_rows: the number of rows at which the score or the log density is not finite.
     """
@@ -89,8 +91,10 @@ def check_score(density: Any, x: Any, *, max_rows: int = 200) -> ScoreCheck:
     """Check a density on data: its score against finite differences of log_prob, and its
     support.
 
-    Args: density: a `Density`, or any object that `compare` accepts as one. x: the data, (n,
-        d). Finite values are checked at all rows, derivatives at `max_rows` of them.
+    Args:
+        density: a `Density`, or any object that `compare` accepts as one.
+        x: the data, (n, d). Finite values are checked at all rows, derivatives at `max_rows` of
+            them.
         max_rows: the number of evenly spaced rows at which derivatives are taken.
 
     KSD needs a positive density wherever there are data, and one that vanishes at the edges

@@ -344,13 +344,15 @@ def _parsed(text: str, kind: str, form: str | None = None) -> float | None:
 class Encoding:
     """How the columns of a table become rows of numbers.
 
-    Attributes: scale: "auto" (mean and standard deviation of the reference), "robust"
-        (median and scaled median absolute deviation), "none", or "given" where some scales
-        were given.
-        columns: the columns in use, in order. left_out: the other columns, each with the
-        reason. missing: what is done with missing cells, as in `Encode`. root: (d, d) the
-        lower triangle R with RRᵀ the correlations of the scaled columns, for "whiten": the
-        scaled row z becomes R⁻¹z.
+    Attributes:
+        scale: "auto" (mean and standard deviation of the reference), "robust" (median and
+            scaled median absolute deviation), "none", or "given" where some scales were
+            given.
+        columns: the columns in use, in order.
+        left_out: the other columns, each with the reason.
+        missing: what is done with missing cells, as in `Encode`.
+        root: (d, d) the lower triangle R with RRᵀ the correlations of the scaled columns,
+            for "whiten": the scaled row z becomes R⁻¹z.
     """
 
     scale: str

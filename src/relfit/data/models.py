@@ -56,15 +56,16 @@ class Sample:
 class Density:
     """A model given by a density known up to a constant.
 
-    Args: score: function from rows (n, d) to the gradient of the log density at each row (n,
-        d). log_prob: function from rows (n, d) to log densities (n,), up to a constant.
-        Without `score` its gradient is taken: by `autodiff`, or else by finite differences
-        (4d evaluations per row), which the result then says, with an estimate of their
-        error.
-        dim: the number of columns d; if given, it is checked against the data. autodiff:
-        "torch" or "jax" if the functions take and return arrays of that library; log_prob is
-        then differentiated by it. None is NumPy. Torch modules and `jax.jit` functions are
-        recognised without it.
+    Args:
+        score: function from rows (n, d) to the gradient of the log density at each row (n, d).
+        log_prob: function from rows (n, d) to log densities (n,), up to a constant. Without
+            `score` its gradient is taken: by `autodiff`, or else by finite differences (4d
+            evaluations per row), which the result then says, with an estimate of their
+            error.
+        dim: the number of columns d; if given, it is checked against the data.
+        autodiff: "torch" or "jax" if the functions take and return arrays of that library;
+            log_prob is then differentiated by it. None is NumPy. Torch modules and `jax.jit`
+            functions are recognised without it.
         normalised: True if exp(log_prob) integrates to 1, as the log-likelihood needs it;
             False if a constant is missing; None if that is not known.
         support: where the density is positive, as the adapters of other libraries declare it;

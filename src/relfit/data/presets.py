@@ -22,9 +22,12 @@ from relfit.util.errors import InputError, way
 class Preset:
     """An established way to compare features.
 
-    Attributes: kernel: the kernel. unit_length: whether every row is scaled to unit length
-        before the kernel is applied. note: what results show. factor: the published number
-        is this many times the biased estimate; None if it is the unbiased one.
+    Attributes:
+        kernel: the kernel.
+        unit_length: whether every row is scaled to unit length before the kernel is applied.
+        note: what results show.
+        factor: the published number is this many times the biased estimate; None if it is the
+            unbiased one.
     """
 
     kernel: Kernel

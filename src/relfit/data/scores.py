@@ -60,19 +60,27 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Scores:
     """The scores of l models on n items, as `relfit.scores` read them.
 
-    Attributes: names: the models. values: (n, l) as the user gave them divided by `unit`,
-        whichever direction is better; NaN where there is none. items: (n,) keys of the
-        items, or None. strata, groups: (n,) labels, or None. weights: the weight of each
-        stratum, or None for equal ones. labels: (n, l) scores by people for some items, NaN
-        for the others, divided by `unit`; or None. prompts: (n,) what was asked, or None.
+    Attributes:
+        names: the models.
+        values: (n, l) as the user gave them divided by `unit`, whichever direction is better;
+            NaN where there is none.
+        items: (n,) keys of the items, or None.
+        strata, groups: (n,) labels, or None.
+        weights: the weight of each stratum, or None for equal ones.
+        labels: (n, l) scores by people for some items, NaN for the others, divided by `unit`;
+            or None.
+        prompts: (n,) what was asked, or None.
         order: (n,) where the items stand in the file that they are from; None if they are in
-        its order. repeats: the most scores that one model has for one item; their mean is
-        its score. part: what a stratum is called, and several. metric: what the scores are
-        called; None if that is not known. higher_is_better: whether larger scores are
-        better; None if neither the user nor a name or a log tells. complete: True if every
-        model has a score for every item; see `common`. unit: 1, or the power of 2 that very
-        large or very small scores are measured in. notes: what the reader should know about
-        how the scores were read. doubts: those of the notes that make verdicts unreliable.
+            its order.
+        repeats: the most scores that one model has for one item; their mean is its score.
+        part: what a stratum is called, and several.
+        metric: what the scores are called; None if that is not known.
+        higher_is_better: whether larger scores are better; None if neither the user nor a name
+            or a log tells.
+        complete: True if every model has a score for every item; see `common`.
+        unit: 1, or the power of 2 that very large or very small scores are measured in.
+        notes: what the reader should know about how the scores were read.
+        doubts: those of the notes that make verdicts unreliable.
     """
 
     names: tuple[str, ...]
@@ -234,34 +242,40 @@ def scores(
     """Read the scores of models on the same items, for `compare_losses`, `from_losses`,
     `plan`, `Monitor` and reports.
 
-    Args: source: (n, l) scores of l models on the same n items: negative log-likelihoods of
-        held-out rows, answers to benchmark questions, forecast losses; or a mapping of names
-        to n scores, or to mappings of item keys to scores; or a data frame or a file, wide
-        (a column for each model) or long (a row for each model and item); or what
-        `relfit.read_evals` returned.
-        names: l names; by default a mapping's keys, a frame's columns or the names in a
-        file, else m1, m2, …. higher_is_better: True for scores such as accuracies, False for
-        losses. None uses the direction that the name of the column `score` or an evaluation
-        log tells ("accuracy", "val_loss").
+    Args:
+        source: (n, l) scores of l models on the same n items: negative log-likelihoods of
+            held-out rows, answers to benchmark questions, forecast losses; or a mapping of
+            names to n scores, or to mappings of item keys to scores; or a data frame or a
+            file, wide (a column for each model) or long (a row for each model and item); or
+            what `relfit.read_evals` returned.
+        names: l names; by default a mapping's keys, a frame's columns or the names in a file,
+            else m1, m2, ….
+        higher_is_better: True for scores such as accuracies, False for losses. None uses the
+            direction that the name of the column `score` or an evaluation log tells
+            ("accuracy", "val_loss").
         item: the name of a column of a frame or a file that holds the items' keys. Rows are
             matched by it, whatever their order; several scores of a model for one item
             (epochs, seeds) become their mean.
-        model: with `score` and `item`, the column of models of a long table. score: the
-        column of scores of a long table. stratum: the column that holds `strata`. group: the
-        column that holds `groups`. strata: n labels of the parts (tasks of a benchmark) that
-        a macro average is over: the mean of the parts' means. groups: n labels of dependent
-        items (questions about one text, days of one week). weights: the weight of each
-        stratum, by its label; by default all are equal. They are divided by their sum.
+        model: with `score` and `item`, the column of models of a long table.
+        score: the column of scores of a long table.
+        stratum: the column that holds `strata`.
+        group: the column that holds `groups`.
+        strata: n labels of the parts (tasks of a benchmark) that a macro average is over: the
+            mean of the parts' means.
+        groups: n labels of dependent items (questions about one text, days of one week).
+        weights: the weight of each stratum, by its label; by default all are equal. They are
+            divided by their sum.
         labels: scores by people, of the same shape as `source` with NaN where there is none
-        (of a long table the name of a column): `source` are then the scores of a judge,
-        which the labels correct.
+            (of a long table the name of a column): `source` are then the scores of a judge,
+            which the labels correct.
         columns: of a wide table, the columns of the models; others are left out.
         drop: of a wide table, the columns to leave out.
         transpose: True for a table with a row for each model and a column for each item.
 
-    Returns: `Scores`: the names of the models, the (n, l) values with NaN where a model has
-        none, the keys of the items, their strata and groups, the direction, and notes on how
-        they were read.
+    Returns:
+        `Scores`: the names of the models, the (n, l) values with NaN where a model has none,
+        the keys of the items, their strata and groups, the direction, and notes on how they
+        were read.
 
     >>> rows = {"item": [1, 2, 1, 2], "model": ["a", "a", "b", "b"], "accuracy": [1, 0, 1, 1]}
     >>> read = scores(rows, item="item", model="model", score="accuracy")

@@ -78,9 +78,11 @@ _BYTES_PER_LEVEL = 250
 class Cells:
     """The cells of one column.
 
-    Attributes: kind: "number", "date" (seconds since 1970) or "text". held: float64 with NaN
-        where a cell is missing; of text the places of its level, −1 where it is missing.
-        Cells in a mapped file are float64 for text too, with NaN where one is missing.
+    Attributes:
+        kind: "number", "date" (seconds since 1970) or "text".
+        held: float64 with NaN where a cell is missing; of text the places of its level, −1
+            where it is missing. Cells in a mapped file are float64 for text too, with NaN
+            where one is missing.
         levels: of text, the values that differ.
         whole: of whole numbers of which float64 rounds some, the exact range.
     """

@@ -62,16 +62,20 @@ class SecondOrderMoments:
 class Estimates:
     """Discrepancies of l models with their ψ rows.
 
-    Attributes: values: (l,) the estimates. psi: the first-order contribution of every row.
+    Attributes:
+        values: (l,) the estimates.
+        psi: the first-order contribution of every row.
         second_order: the part of the covariance (l, l), or of each variance (l,) where no
-        more is known, that remains when a model equals the data (complete estimators only).
-        The fraction of the whole variance that it makes up tells how far the normal
-        approximation can be trusted.
-        notes: sentences for the reader. covariance: the covariance of the estimates where it
-        is not that of the ψ rows. alignment: (l,) how many standard errors speak for row a
-        of the model going with row a of the reference; NaN for samples of unequal size.
-        quadratic: more about the second-order part, or None. yardstick: how far two halves
-        of the reference are apart (`split_half_discrepancy`), or None.
+            more is known, that remains when a model equals the data (complete estimators
+            only). The fraction of the whole variance that it makes up tells how far the
+            normal approximation can be trusted.
+        notes: sentences for the reader.
+        covariance: the covariance of the estimates where it is not that of the ψ rows.
+        alignment: (l,) how many standard errors speak for row a of the model going with row
+            a of the reference; NaN for samples of unequal size.
+        quadratic: more about the second-order part, or None.
+        yardstick: how far two halves of the reference are apart (`split_half_discrepancy`), or
+            None.
     """
 
     values: Array
@@ -113,12 +117,15 @@ class PairSource:
     """Rows for which pairs are evaluated, with all that belongs to them: (reference, models)
     or (rows, scores).
 
-    Attributes: rows, models: the numbers n of rows and l of models. fetch: from m positions
-        in 0..n−1 to arrays of m rows each: the data's, then each model's rows or scores
-        there. pair_values: from the arrays of m rows and those of their m partners to the
-        values (m, l). band_values: from the arrays of a window of rows to a function that
-        evaluates its pairs (`designs.BandValues`). width: the number of entries of one row
-        in all those arrays together.
+    Attributes:
+        rows, models: the numbers n of rows and l of models.
+        fetch: from m positions in 0..n−1 to arrays of m rows each: the data's, then each
+            model's rows or scores there.
+        pair_values: from the arrays of m rows and those of their m partners to the values (m,
+            l).
+        band_values: from the arrays of a window of rows to a function that evaluates its pairs
+            (`designs.BandValues`).
+        width: the number of entries of one row in all those arrays together.
     """
 
     rows: int
@@ -263,13 +270,16 @@ class Estimator(ABC):
     """Which pairs of rows are used. Subclasses are frozen dataclasses with the options of
     one design.
 
-    Attributes: name: what users call it. words: what it is, in a paragraph about methods.
+    Attributes:
+        name: what users call it.
+        words: what it is, in a paragraph about methods.
         every_pair: True if all pairs of rows are evaluated, which groups and chains need.
         numbers_kept: held for every model and row of the reference, and for every row of a
-        model that contributes by itself.
+            model that contributes by itself.
         memory_parts: the parts that memory is divided into, one of which holds a patch of
-        kernel values. with_columns: True if kernel values are multiplied with several
-        columns whatever the discrepancy.
+            kernel values.
+        with_columns: True if kernel values are multiplied with several columns whatever the
+            discrepancy.
     """
 
     name: ClassVar[str]
@@ -416,10 +426,12 @@ class Kind(ABC):
     """How the models are given, and what follows from it: samples, densities, or samples for
     a target density.
 
-    Attributes: words: the kind as error messages name it. discrepancies: the discrepancies
-        that compare models of this kind; the first is the default. smooth: True if the
-        kernel's derivatives are needed. largest: beyond this size, powers of distances leave
-        float64.
+    Attributes:
+        words: the kind as error messages name it.
+        discrepancies: the discrepancies that compare models of this kind; the first is the
+            default.
+        smooth: True if the kernel's derivatives are needed.
+        largest: beyond this size, powers of distances leave float64.
     """
 
     words: ClassVar[str]

@@ -248,10 +248,13 @@ class NystroemFactor:
 class ResidualSample:
     """The rows of one sample (or of several that belong together) at which residuals are known.
 
-    Attributes: size: the number of all rows. approximation, residuals: (R, c) contributions
-        of the drawn rows by the landmarks, and what they miss of them. places: the c models
-        that they belong to. jackknife: the factor of the ψ rows. weights: (R,) of the drawn
-        rows in means, if they were drawn with unequal probabilities and replacement.
+    Attributes:
+        size: the number of all rows. approximation, residuals: (R, c) contributions of the
+        drawn rows by the landmarks, and what they miss of them.
+        places: the c models that they belong to.
+        jackknife: the factor of the ψ rows.
+        weights: (R,) of the drawn rows in means, if they were drawn with unequal probabilities
+            and replacement.
     """
 
     size: int
@@ -345,9 +348,11 @@ def _percent(share: float) -> str:
 class Trade:
     """What numbers J of landmarks and R of drawn rows cost, and how much variance they add.
 
-    Attributes: smallest: (l,) the rows of the smallest sample that a model meets. most: the
-        largest J. residual_variance: from J to (l,) the variance of the residual correction
-        with R = 1, times `smallest`, of models equal to the data.
+    Attributes:
+        smallest: (l,) the rows of the smallest sample that a model meets.
+        most: the largest J.
+        residual_variance: from J to (l,) the variance of the residual correction with R = 1,
+            times `smallest`, of models equal to the data.
         variances: (l,) those of the estimates of models equal to the data.
         values: from J and R to the kernel values that are evaluated.
         matrices: the J × J matrices that are factorised.

@@ -86,10 +86,12 @@ def from_elpd(models: Mapping[str, Any]) -> JointEstimate:
     """The elpd of each model (larger is better; `values` are minus the elpd) and the
     covariance of the estimates.
 
-    Args: models: name → ``ELPDData`` with pointwise values (``arviz_stats.loo(data,
-        pointwise=True)``); or data with a group ``log_likelihood``, for which arviz_stats or
-        ArviZ computes them; or n log predictive densities, those of held-out observations
-        for example. The observations are the same n, in the same order, for all models.
+    Args:
+        models: name → ``ELPDData`` with pointwise values (``arviz_stats.loo(data,
+            pointwise=True)``); or data with a group ``log_likelihood``, for which
+            arviz_stats or ArviZ computes them; or n log predictive densities, those of
+            held-out observations for example. The observations are the same n, in the same
+            order, for all models.
 
     ``D_i = −Σ_a elpd_i(a)`` and ``V = n cov(elpd)``: differences are elpd_diff of
     ``arviz_stats.compare``, and their standard errors √(n/(n−1)) times its dse.

@@ -45,14 +45,16 @@ def from_losses(
 ) -> JointEstimate:
     """The mean loss of each model (smaller is better) and the covariance of the means.
 
-    Args: losses: what `relfit.scores` returned or reads, with its options. Scores of which
-        larger ones are better are turned round once, in here: `values` are the means of
-        minus the scores. Without `higher_is_better` and a name that tells the direction,
-        smaller is better, with a note where the numbers look like accuracies.
-        names: l names. dependence: "series" for items in the order of time that depend on
-        their neighbours. lags: with "series", how far dependence reaches: the L of the
-        formula below. By default about 1.3 √n, more in short series, with V made larger
-        where that is not far enough.
+    Args:
+        losses: what `relfit.scores` returned or reads, with its options. Scores of which
+            larger ones are better are turned round once, in here: `values` are the means of
+            minus the scores. Without `higher_is_better` and a name that tells the direction,
+            smaller is better, with a note where the numbers look like accuracies.
+        names: l names.
+        dependence: "series" for items in the order of time that depend on their neighbours.
+        lags: with "series", how far dependence reaches: the L of the formula below. By
+            default about 1.3 √n, more in short series, with V made larger where that is not
+            far enough.
 
     Items that some model has no score for are left out. ``D = mean of the rows``, ``V =
     cov(losses)/n``: items are taken as independent, models as paired by item. With groups

@@ -39,10 +39,12 @@ class Network:
 
     Any object with these attributes and a method `features` will do in its place.
 
-    Attributes: name: the name on the command line. kind: what a batch holds, "images" or
-        "text". dim: the number of features of one item. fingerprint: names the model, its
-        weights and how inputs are prepared: rows with different fingerprints must not be
-        mixed in one file.
+    Attributes:
+        name: the name on the command line.
+        kind: what a batch holds, "images" or "text".
+        dim: the number of features of one item.
+        fingerprint: names the model, its weights and how inputs are prepared: rows with
+            different fingerprints must not be mixed in one file.
         embed: a function of a batch that returns the rows.
     """
 
@@ -155,9 +157,11 @@ def entry_of(name: str) -> Entry:
 def load(name: str, *, weights: str | None = None, device: str = "auto") -> Network:
     """The extractor of this name, ready to use.
 
-    Args: name: a key of `EXTRACTORS`. weights: a file or folder of weights; None looks where
-        the library of the model keeps them. device: "auto" (a GPU where torch sees one),
-        "cpu" or "cuda".
+    Args:
+        name: a key of `EXTRACTORS`.
+        weights: a file or folder of weights; None looks where the library of the model keeps
+            them.
+        device: "auto" (a GPU where torch sees one), "cpu" or "cuda".
     """
     entry = entry_of(name)
     missing = entry.missing()

@@ -142,16 +142,21 @@ def extract_features(
     of items or a finished item has changed. The items' names are written beside the
     features, to ``OUTPUT`` with the ending .names.txt.
 
-    Args: source: a folder of images or of .txt files, a .txt file (one text per line) or a
-        .jsonl file. model: the name of an extractor, or any object with the members of
-        `Network`. output: the .npy file. batch: number of items that are computed at once.
-        limit: the largest number of items; the first ones are used. field: the field of a
-        .jsonl file that holds the text; None is "text". recursive: take the files in the
-        subfolders of a folder too; otherwise a folder that has such files is refused.
+    Args:
+        source: a folder of images or of .txt files, a .txt file (one text per line) or a .jsonl
+            file.
+        model: the name of an extractor, or any object with the members of `Network`.
+        output: the .npy file.
+        batch: number of items that are computed at once.
+        limit: the largest number of items; the first ones are used.
+        field: the field of a .jsonl file that holds the text; None is "text".
+        recursive: take the files in the subfolders of a folder too; otherwise a folder that has
+            such files is refused.
         skip_broken: leave out items that cannot be decoded; otherwise the first one ends the
-        run. weights: a file or folder of weights, for a model given by name. device: "auto",
-        "cpu" or "cuda", for a model given by name. progress: None, True, False or a function
-        of (done, total).
+            run.
+        weights: a file or folder of weights, for a model given by name.
+        device: "auto", "cpu" or "cuda", for a model given by name.
+        progress: None, True, False or a function of (done, total).
     """
     target = Path(output)
     if target.suffix.lower() != ".npy":

@@ -199,8 +199,9 @@ def decode(name: str, payload: bytes) -> Any:
     """The image in these bytes as RGB, its first frame if it has several; transparency is
     dropped.
 
-    Raises: InputError: naming the image, where it is broken, too large or of more than 8
-        bits per channel.
+    Raises:
+        InputError: naming the image, where it is broken, too large or of more than 8 bits per
+            channel.
     """
     image_module = library("PIL.Image", "pip install pillow")
     try:

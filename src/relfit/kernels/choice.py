@@ -23,8 +23,9 @@ FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0)
 class Select:
     """Choose the kernel on held-out rows, and test on the others.
 
-    Args: candidates: kernels to choose from; None is Gaussians with 1/8, 1/4, 1/2, 1 and 2
-        times the median distance as bandwidth.
+    Args:
+        candidates: kernels to choose from; None is Gaussians with 1/8, 1/4, 1/2, 1 and 2
+            times the median distance as bandwidth.
         fraction: the fraction of the rows that is held out, between 0 and 1.
 
     >>> Select((Gaussian(1.0), Gaussian(2.0)), fraction=0.3).fraction

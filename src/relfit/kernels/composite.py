@@ -91,10 +91,12 @@ class MultiScale(ScaledKernel, SharedWork):
 class Decay:
     """``w(x) = (1 + ‖x − c‖²/s²)^(−b)``, ``∇ log w = −2b (x − c)/(s² + ‖x − c‖²)``.
 
-    Args: exponent: b > 0. With ½, the default, w‖x‖ is bounded: KSD stays finite for models
-        with Gaussian tails (scores that grow like ‖x‖) on data of any tails.
-        scale: s, a number, or "median" for the median distance between rows. centre: c, a
-        number, a number for each column, or "median" for the middle of the pooled rows.
+    Args:
+        exponent: b > 0. With ½, the default, w‖x‖ is bounded: KSD stays finite for models
+            with Gaussian tails (scores that grow like ‖x‖) on data of any tails.
+        scale: s, a number, or "median" for the median distance between rows.
+        centre: c, a number, a number for each column, or "median" for the middle of the pooled
+            rows.
     """
 
     exponent: float = 0.5

@@ -33,12 +33,14 @@ class Evidence:
     """What the losses of l models on the items so far amount to; axes before the models are
     repetitions.
 
-    Attributes: wealth: (k, …, l, l) Σ log(1 + λ_k (L_i − L_j)) over the items that both
-        models have. counts, totals: (…, l, l) the number of these items, and Σ (L_i − L_j)
-        over them. sums: (…, l) Σ L_i over the items that a model has. items: the number of
-        items. peak: (…, l) the largest log e-value of a model so far, corrected for the
-        number of models. out: (…, l) the number of items after which a model was out, 0
-        while it is not.
+    Attributes:
+        wealth: (k, …, l, l) Σ log(1 + λ_k (L_i − L_j)) over the items that both models have.
+        counts, totals: (…, l, l) the number of these items, and Σ (L_i − L_j) over them.
+        sums: (…, l) Σ L_i over the items that a model has.
+        items: the number of items.
+        peak: (…, l) the largest log e-value of a model so far, corrected for the number of
+            models.
+        out: (…, l) the number of items after which a model was out, 0 while it is not.
     """
 
     wealth: Array

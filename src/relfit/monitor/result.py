@@ -23,24 +23,30 @@ class MonitorResult(Record):
     """What a monitor knows after some items; every statement holds at all looks together
     with probability 1 − alpha.
 
-    Attributes: names, bounds, alpha, outside, higher_is_better, bets: the settings. items:
-        how many items have been counted. scored: (l,) the items that each model has. mean:
-        (l,) the mean score of each model over its items, after clipping or as ranks.
+    Attributes:
+        names, bounds, alpha, outside, higher_is_better, bets: the settings.
+        items: how many items have been counted.
+        scored: (l,) the items that each model has.
+        mean: (l,) the mean score of each model over its items, after clipping or as ranks.
         log_evalue: (l,) logarithms of the evidence against "this model is among the best",
-        after the last item. log_peak: (l,) the largest of them at any look; a model is out
-        once its e-value has reached 1/alpha. out_after: per model the number of items after
-        which it was out; None for a model that can be the best. out_time: per model when
-        that was, in seconds since 1970; None likewise. out_limits: (l, 3) per model that is
-        out by how much it is worse than the best of the others, on average over the items so
-        far, and the limits for that, which hold for this model at all looks. If its e-value
-        is below 1/alpha again, those after the item at which it was out. NaN for a model
-        that can be the best.
-        common: (l, l) items that both models of a pair have. difference: (l, l) by how much
-        the row's model is worse than the column's on average, in units of the scores. lower,
-        upper: (l, l) limits for the average difference, for all pairs at once.
-        log_pair_evalue: (l, l) logarithms of the evidence against "the row's model is no
-        worse than the column's". clipped: how many losses were outside the bounds and were
-        clipped. versions: of relfit and the libraries that decide the last digits.
+            after the last item.
+        log_peak: (l,) the largest of them at any look; a model is out once its e-value has
+            reached 1/alpha.
+        out_after: per model the number of items after which it was out; None for a model that
+            can be the best.
+        out_time: per model when that was, in seconds since 1970; None likewise.
+        out_limits: (l, 3) per model that is out by how much it is worse than the best of the
+            others, on average over the items so far, and the limits for that, which hold for
+            this model at all looks. If its e-value is below 1/alpha again, those after the
+            item at which it was out. NaN for a model that can be the best.
+        common: (l, l) items that both models of a pair have.
+        difference: (l, l) by how much the row's model is worse than the column's on average,
+        in units of the scores. lower, upper: (l, l) limits for the average difference, for
+        all pairs at once.
+        log_pair_evalue: (l, l) logarithms of the evidence against "the row's model is no worse
+            than the column's".
+        clipped: how many losses were outside the bounds and were clipped.
+        versions: of relfit and the libraries that decide the last digits.
     """
 
     names: tuple[str, ...]

@@ -73,17 +73,20 @@ class Monitor:
     model is ever called worse that is among the best at every look, on average over the
     items so far.
 
-    Args: names: the models. bounds: the smallest and the largest loss there can be. alpha:
-        the probability of ever calling a best model worse. path: the file. It is created, or
-        the file of an earlier run with the same settings goes on. Several processes may
-        write to one file; ":memory:" keeps nothing.
+    Args:
+        names: the models.
+        bounds: the smallest and the largest loss there can be.
+        alpha: the probability of ever calling a best model worse.
+        path: the file. It is created, or the file of an earlier run with the same settings
+            goes on. Several processes may write to one file; ":memory:" keeps nothing.
         outside: what is done with losses outside of the bounds. "clip" moves them to the
             nearer bound; "ranks" replaces all losses by their ranks within the item, from 0
             for its best model to 1, and needs no bounds.
         higher_is_better: True for scores such as accuracies, False for losses; it has no
-        default. bets: the parts of its wealth that the monitor bets, each against each; any
-        numbers between 0 and 1. Large ones find large differences sooner, and small ones
-        small differences.
+            default.
+        bets: the parts of its wealth that the monitor bets, each against each; any numbers
+            between 0 and 1. Large ones find large differences sooner, and small ones small
+            differences.
 
     >>> monitor = Monitor(["old", "new"], path=":memory:", higher_is_better=False)
     >>> monitor.update({"old": [0.0] * 40, "new": [0.4] * 40}, items=range(40))
@@ -172,10 +175,11 @@ class Monitor:
     def update(self, losses: Mapping[str, Any] | Scores, *, items: Any = None) -> None:
         """Count one item or many: a loss, or one for each item, of some models or all.
 
-        Args: losses: model → its losses; or what `relfit.scores` returned, which has the
-            keys of the items. A model that is left out, or has NaN, was not asked; which
-            ones are asked must not depend on the losses of these items. A model that failed
-            has the largest loss, not a missing one.
+        Args:
+            losses: model → its losses; or what `relfit.scores` returned, which has the keys
+                of the items. A model that is left out, or has NaN, was not asked; which ones
+                are asked must not depend on the losses of these items. A model that failed
+                has the largest loss, not a missing one.
             items: the key of the item, or of each item: text or a whole number. A key that
                 was counted before is refused, and then nothing of this call is counted.
         """

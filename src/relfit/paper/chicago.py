@@ -99,11 +99,14 @@ class Flow:
     """How a flow is built and trained; with the training rows it determines the weights, up
     to rounding.
 
-    Attributes: transforms: autoregressive layers, each a network with one hidden layer; one
-        layer is MADE. components: of the Gaussian mixture that is the base, fitted with the
-        rest; 0 is a standard normal. l2: λ of the penalty λ/2·Σw² on the weights of the
-        layers, biases and base left out. rate: learning rate of Adam. patience: epochs
-        without a better held-out likelihood before it stops.
+    Attributes:
+        transforms: autoregressive layers, each a network with one hidden layer; one layer is
+            MADE.
+        components: of the Gaussian mixture that is the base, fitted with the rest; 0 is a
+            standard normal.
+        l2: λ of the penalty λ/2·Σw² on the weights of the layers, biases and base left out.
+        rate: learning rate of Adam.
+        patience: epochs without a better held-out likelihood before it stops.
     """
 
     transforms: int

@@ -185,14 +185,17 @@ def bounded(
 class Experiment:
     """One experiment of the paper. Its text is a section of reproduction.md beside this file.
 
-    Attributes: name: as in ``relfit reproduce NAME``, the key in the store and the title of
-        its section. title: a line for the list and the figure. settings: the settings of the
-        quick version (True) or the full one; JSON-able. trials: trials per setting, (full,
-        quick). trial: module-level, a pure function of (setting, seed); returns
-        {"decisions": […]}. checks: what must hold; claims whose settings were not run are
-        left out. prepare: for real data: finds or fetches them (and trains models), and
-        returns what is added to every setting, a digest that names what was prepared; raises
-        DataAbsent where the data are not there.
+    Attributes:
+        name: as in ``relfit reproduce NAME``, the key in the store and the title of its
+            section.
+        title: a line for the list and the figure.
+        settings: the settings of the quick version (True) or the full one; JSON-able.
+        trials: trials per setting, (full, quick).
+        trial: module-level, a pure function of (setting, seed); returns {"decisions": […]}.
+        checks: what must hold; claims whose settings were not run are left out.
+        prepare: for real data: finds or fetches them (and trains models), and returns what
+            is added to every setting, a digest that names what was prepared; raises
+            DataAbsent where the data are not there.
         data_options: the options of `relfit reproduce` that `prepare` uses.
         extras: more tables, by the line above each.
     """

@@ -145,18 +145,19 @@ def run_trials(
     """Run what is missing of `function(setting, seed)` and return all results, per setting,
     ordered by seed.
 
-    Args: store: where finished trials are kept; its `version` is that of the computation.
-        experiment: key of the experiment in the store. settings: JSON-able mappings; the
-        function gets each as it reads back from JSON. trials: number of trials per setting
-        (seeds 0, 1, …), or the seeds themselves. function: module-level, pure, returns a
-        JSON-able mapping. executor: any `concurrent.futures.Executor` or a
-        `dask.distributed.Client`, left open; None starts one process per core, one thread
-        each.
+    Args:
+        store: where finished trials are kept; its `version` is that of the computation.
+        experiment: key of the experiment in the store.
+        settings: JSON-able mappings; the function gets each as it reads back from JSON.
+        trials: number of trials per setting (seeds 0, 1, …), or the seeds themselves.
+        function: module-level, pure, returns a JSON-able mapping.
+        executor: any `concurrent.futures.Executor` or a `dask.distributed.Client`, left
+            open; None starts one process per core, one thread each.
         progress: None reports on stderr (a bar on a terminal, otherwise a line every half a
             minute), False is silent, a function is called with (trials done, trials in all).
-        workers: worker processes where there is no executor; None is one per core. window:
-        most batches in flight, by default four per process; raise it for an executor with
-        more workers.
+        workers: worker processes where there is no executor; None is one per core.
+        window: most batches in flight, by default four per process; raise it for an executor
+            with more workers.
 
     >>> import tempfile
     >>> from concurrent.futures import ThreadPoolExecutor

@@ -55,8 +55,9 @@ _EVEN = 0.01
 class Part:
     """One column of one model.
 
-    Attributes: apart: the distance to the reference: Wasserstein-1 in units of the
-        reference's standard deviation for numbers, total variation for categories.
+    Attributes:
+        apart: the distance to the reference: Wasserstein-1 in units of the reference's
+            standard deviation for numbers, total variation for categories.
         share: which part of the joint discrepancy goes when the column's cells are dealt to
             model and data at random; None where there is no clear discrepancy.
         says: the difference in words.

@@ -60,12 +60,14 @@ _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 class Gate:
     """The answer about one model.
 
-    Attributes: name: the model. against: the model it was compared with; None where it is
-        any of the others (monitors). verdict: "worse", "non-inferior", "inconclusive", or
-        "error" where there is no answer. words: the verdict as a sentence without a full
-        stop. pvalue: of "no worse than `against`", in the best set of "as good as every
-        other model"; adjusted where the comparison's p-values are. None for monitors and
-        without an answer.
+    Attributes:
+        name: the model.
+        against: the model it was compared with; None where it is any of the others (monitors).
+        verdict: "worse", "non-inferior", "inconclusive", or "error" where there is no answer.
+        words: the verdict as a sentence without a full stop.
+        pvalue: of "no worse than `against`", in the best set of "as good as every other
+            model"; adjusted where the comparison's p-values are. None for monitors and
+            without an answer.
         fixed: True if `against` was named beforehand.
         margin: δ.
         required: True if non-inferiority is required, so that "inconclusive" fails.
@@ -224,8 +226,9 @@ def judge(
         against: another model, named before the data were seen.
         require: "non-inferior" if an inconclusive answer must not pass.
 
-    Raises: InputError: for a comparison with `doubts`, and where the kernel cannot tell
-        models apart.
+    Raises:
+        InputError: for a comparison with `doubts`, and where the kernel cannot tell models
+            apart.
 
     >>> from relfit import decide
     >>> joint = JointEstimate(("old", "new", "other"), [0.1, 0.9, 0.0], 0.01 * np.eye(3))
@@ -513,7 +516,7 @@ def _more(
 def gate_markdown(comparison: Comparison, gate: Gate | None = None) -> str:
     """The answer, the settings, the table and the notes, for the summary of a job or a comment.
 
-    >>> from relfit import decide
+    >>> from relfit import JointEstimate, decide
     >>> result = decide(JointEstimate(("old", "new"), [0.1, 0.9], 0.01 * np.eye(2)))
     >>> print(gate_markdown(result, judge(result, "new")).splitlines()[0])
     **Gate failed:** new is clearly worse than old (p-value 7.7e-9, level 0.05).
@@ -540,7 +543,7 @@ def assert_not_worse(
     do next. `comparison` is what `relfit.compare` or `relfit.compare_losses` returned; one
     whose verdicts are not reliable (`doubts`) raises InputError.
 
-    >>> from relfit import decide
+    >>> from relfit import JointEstimate, decide
     >>> joint = JointEstimate(("old", "new"), [0.1, 0.2], 0.01 * np.eye(2))
     >>> assert_not_worse(decide(joint), "new")
     """
@@ -584,7 +587,7 @@ def junit_xml(comparison: Comparison, gate: Gate | None = None, seconds: float =
     the suite has the gate and the table. Each case has an equal fraction of the `seconds`
     that the comparison took.
 
-    >>> from relfit import decide
+    >>> from relfit import JointEstimate, decide
     >>> result = decide(JointEstimate(("old", "new"), [0.1, 0.9], 0.01 * np.eye(2)))
     >>> root = ElementTree.fromstring(junit_xml(result, judge(result, "new")))
     >>> root.find("testsuite").attrib["failures"]

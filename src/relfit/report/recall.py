@@ -93,11 +93,14 @@ class Moments:
 class PanelData:
     """The rows of a comparison that its panels are made from.
 
-    Attributes: data: every distinct model once; of samples and reference the chosen rows, as
-        the kernel is used on them. kernel: the comparison's kernel. rows: for the reference
-        (key None) and every sample the numbers of the chosen rows, ascending. sizes: for the
-        same keys the numbers of all rows. moments: for the same keys those of all rows; none
-        for densities and very many columns.
+    Attributes:
+        data: every distinct model once; of samples and reference the chosen rows, as the kernel
+            is used on them.
+        kernel: the comparison's kernel.
+        rows: for the reference (key None) and every sample the numbers of the chosen rows,
+            ascending.
+        sizes: for the same keys the numbers of all rows.
+        moments: for the same keys those of all rows; none for densities and very many columns.
     """
 
     data: Data

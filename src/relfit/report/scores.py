@@ -52,11 +52,13 @@ def recall_scores(comparison: Comparison, data: Any) -> Scores:
 class StratumRow:
     """What one stratum says by itself.
 
-    Attributes: name: its label; None for all strata together, whose verdicts are those of
-        the result. items: how many there are. tested: False if there are fewer than 20 items
-        or groups, or their scores cannot be tested. means: each model's mean score, in the
-        order of the result's table. kinds: "best" for the best mean, otherwise the kind of
-        the grade in this stratum alone.
+    Attributes:
+        name: its label; None for all strata together, whose verdicts are those of the result.
+        items: how many there are.
+        tested: False if there are fewer than 20 items or groups, or their scores cannot be
+            tested.
+        means: each model's mean score, in the order of the result's table.
+        kinds: "best" for the best mean, otherwise the kind of the grade in this stratum alone.
     """
 
     name: str | None

@@ -144,10 +144,13 @@ class Side:
 class RowContributions:
     """Where one model differs from the data, row by row.
 
-    Attributes: kind: "mass" (MMD's witness: above 0 the model has too much mass) or "slope"
-        (KSD: the row's contribution). model: the model's own rows; None for a density.
-        reference: the reference rows; None where the reference is a density. typical: with
-        MMD, mean_a k(x_c, r_a) of the model's rows: how much they are like the data.
+    Attributes:
+        kind: "mass" (MMD's witness: above 0 the model has too much mass) or "slope" (KSD: the
+            row's contribution).
+        model: the model's own rows; None for a density.
+        reference: the reference rows; None where the reference is a density.
+        typical: with MMD, mean_a k(x_c, r_a) of the model's rows: how much they are like the
+            data.
     """
 
     name: str

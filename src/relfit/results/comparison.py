@@ -193,14 +193,16 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
     ) -> None:
         """Write a self-contained HTML report.
 
-        Args: path: the file. data: the pair (reference, models) that was compared: adds
-            where they differ, other bandwidths and more. Of `compare_losses`, what it was
-            given: adds the verdicts within each stratum, and items on which a worse model
-            loses.
+        Args:
+            path: the file.
+            data: the pair (reference, models) that was compared: adds where they differ,
+                other bandwidths and more. Of `compare_losses`, what it was given: adds the
+                verdicts within each stratum, and items on which a worse model loses.
             items: for features of images or texts, the name of a model (or "reference") → a
                 file, an image or a text for every row: adds the most and least typical ones.
-            command: the command line to show as the way to repeat it. gate: what
-            `relfit.report.gate.judge` answered: its sentence stands above everything else.
+            command: the command line to show as the way to repeat it.
+            gate: what `relfit.report.gate.judge` answered: its sentence stands above everything
+                else.
             title: a heading for the page.
         """
         attached("Comparison.report")(

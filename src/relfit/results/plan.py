@@ -26,18 +26,23 @@ if TYPE_CHECKING:
 class Plan(Record):
     """How many rows the tests need to find each model worse.
 
-    Attributes: names: all models of the pilot. best: the model with the smallest D, which
-        the others' gaps are measured to. target_power, alpha, tests, select_fraction,
-        corrections: what was asked for. n: the rows that `power` and `detectable_gap` of the
-        forecasts are for. pilot_n: the rows of the pilot's smallest sample, which its
-        covariance belongs to. fewest: per test, the fewest rows with which it runs. most:
-        the largest number of rows looked at. forecasts: one per model (except the best) and
-        test. sizes: (k,) rows of the power curves. curves: (tests, models except the best,
-        k) powers, in the order of `tests` and `forecasts`. method: "closed forms" (two
-        models) or "simulation". notes: sentences the reader should see. measure,
-        higher_is_better, binary: what the gaps are differences of, as in `JointEstimate`.
-        yardstick: how far two halves of the pilot's data are apart through sampling alone,
-        in these units, or None.
+    Attributes:
+        names: all models of the pilot.
+        best: the model with the smallest D, which the others' gaps are measured to.
+        target_power, alpha, tests, select_fraction, corrections: what was asked for.
+        n: the rows that `power` and `detectable_gap` of the forecasts are for.
+        pilot_n: the rows of the pilot's smallest sample, which its covariance belongs to.
+        fewest: per test, the fewest rows with which it runs.
+        most: the largest number of rows looked at.
+        forecasts: one per model (except the best) and test.
+        sizes: (k,) rows of the power curves.
+        curves: (tests, models except the best, k) powers, in the order of `tests` and
+            `forecasts`.
+        method: "closed forms" (two models) or "simulation".
+        notes: sentences the reader should see. measure, higher_is_better, binary: what the
+        gaps are differences of, as in `JointEstimate`.
+        yardstick: how far two halves of the pilot's data are apart through sampling alone, in
+            these units, or None.
     """
 
     names: tuple[str, ...]

@@ -65,9 +65,11 @@ def maybe(form: T) -> T:
 class Numbers(Form):
     """An array, whose shape and range are checked once the result is there.
 
-    Attributes: shape: one number a model, a matrix of "pairs", two "limits" a model, or
-        "rows" of any number. low, high: the range. infinite: True if ±∞ can be among them;
-        "impossible" where they are for impossible models alone.
+    Attributes:
+        shape: one number a model, a matrix of "pairs", two "limits" a model, or "rows" of
+        any number. low, high: the range.
+        infinite: True if ±∞ can be among them; "impossible" where they are for impossible
+            models alone.
     """
 
     expected: str = "numbers"
@@ -87,9 +89,12 @@ def kept(
 ) -> Mapping[str, Any]:
     """The metadata of a field.
 
-    Args: form: what it holds, for results that are read back from files. label: the name
-        under which the page lists it among the settings; None for what is no setting. first:
-        whether it stands before the other settings. written: whether a file has it.
+    Args:
+        form: what it holds, for results that are read back from files.
+        label: the name under which the page lists it among the settings; None for what is no
+            setting.
+        first: whether it stands before the other settings.
+        written: whether a file has it.
     """
     return {"form": form, "label": label, "first": first, "written": written}
 

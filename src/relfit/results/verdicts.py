@@ -209,58 +209,69 @@ class Answer(Attributes, Record):
 class Verdicts(OfModels, Answer):
     """Which of l models are worse than the best. Arrays are in the order the models were given.
 
-    Attributes: names: model names. best, best_index: the model the others are tested
-        against. discrepancy, standard_error, covariance: the estimates; for relmulti those
-        from the testing rows. binary: True if the scores are 0 or one other number, so that
-        score intervals are used. higher_is_better: True if `discrepancy` holds scores of
-        which larger ones are better; otherwise smaller ones. difference,
-        difference_standard_error: how much worse than the best a model is, and its standard
-        error: D_i − D_best, or D_best − D_i where larger is better.
+    Attributes:
+        names: model names. best, best_index: the model the others are tested against.
+        discrepancy, standard_error, covariance: the estimates; for relmulti those from the
+        testing rows.
+        binary: True if the scores are 0 or one other number, so that score intervals are used.
+        higher_is_better: True if `discrepancy` holds scores of which larger ones are better;
+        otherwise smaller ones. difference, difference_standard_error: how much worse than
+        the best a model is, and its standard error: D_i − D_best, or D_best − D_i where
+        larger is better.
         pvalue, log_pvalue, adjusted_pvalue: of "no worse than the best", with a margin δ "no
             worse by more than δ"; 1 for the best, except in best-set.
-        worse: the verdicts with the correction that was asked for, ``adjusted_pvalue ≤
-        alpha``. simultaneous_pvalue: adjusted so that the verdicts on all models hold at
-        once, whatever the correction is. margin, equivalent: δ, and which models are shown
-        to be within δ: of the model they were tested against, in best-set of whichever is
-        best. None without a margin.
-        status: words per model, such as "tie" or "duplicate of NAME". impossible: models
-        that give density 0 to some rows, and to how many. Their mean −log p is infinite:
-        they are worse, and the others were compared without them. Their standard errors and
-        covariances are written as 0.
-        also: the comparisons of the same models by other discrepancies, each with verdicts
-        of its own. truncation: (l, 2) limits of the selective test; None where it does not
-        apply. near_degeneracy, second_order, third, freedom: (l,) and (l, l), as in
+        worse: the verdicts with the correction that was asked for, ``adjusted_pvalue ≤ alpha``.
+        simultaneous_pvalue: adjusted so that the verdicts on all models hold at once,
+        whatever the correction is. margin, equivalent: δ, and which models are shown to be
+        within δ: of the model they were tested against, in best-set of whichever is best.
+        None without a margin.
+        status: words per model, such as "tie" or "duplicate of NAME".
+        impossible: models that give density 0 to some rows, and to how many. Their mean −log
+            p is infinite: they are worse, and the others were compared without them. Their
+            standard errors and covariances are written as 0.
+        also: the comparisons of the same models by other discrepancies, each with verdicts of
+            its own.
+        truncation: (l, 2) limits of the selective test; None where it does not apply.
+        near_degeneracy, second_order, third, freedom: (l,) and (l, l), as in
         `JointEstimate`: what plans and intervals need besides.
-        projection: (l, l) the covariance by first-order theory, where `covariance` is that
-        of the law with both parts. yardstick: how far two halves of the data are apart
-        through sampling alone, in the units of the discrepancy: a measure for margins. None
-        where it is not known, as for losses, a density as the reference, and estimators that
-        do not use all pairs.
-        warnings: sentences the reader should see. doubts: those of the `warnings` that make
-        the verdicts unreliable, so that a gate does not answer. leading: those of the
-        `warnings` that come before the verdicts, as they say what the numbers are made of.
+        projection: (l, l) the covariance by first-order theory, where `covariance` is that of
+            the law with both parts.
+        yardstick: how far two halves of the data are apart through sampling alone, in the
+            units of the discrepancy: a measure for margins. None where it is not known, as
+            for losses, a density as the reference, and estimators that do not use all pairs.
+        warnings: sentences the reader should see.
+        doubts: those of the `warnings` that make the verdicts unreliable, so that a gate does
+            not answer.
+        leading: those of the `warnings` that come before the verdicts, as they say what the
+            numbers are made of.
         robust_to_bandwidth: for each model whether its verdict is the same at half and at
-        twice the kernel's bandwidth, apart from "best" and "no evidence", which may change
-        places. None where that was not computed: the kernel has no bandwidth, not all pairs
-        of rows were used, or they would take one core more than two seconds.
+            twice the kernel's bandwidth, apart from "best" and "no evidence", which may
+            change places. None where that was not computed: the kernel has no bandwidth, not
+            all pairs of rows were used, or they would take one core more than two seconds.
         sizes: the reference's number of rows, then each model's where models have samples.
         groups: the numbers of groups those rows are in; None for independent rows.
-        locations: (J, d), of UME and FSSD. inputs: a digest of the reference's rows and of
-        each sample's, None for densities. plan: what decides the order of sums, and so their
-        last digits: bytes for tiles, most rows of a patch. preset: "kid" or "cmmd" where one
-        was used. copies: the name of every copy, and the model that it is a copy of.
+        locations: (J, d), of UME and FSSD.
+        inputs: a digest of the reference's rows and of each sample's, None for densities.
+        plan: what decides the order of sums, and so their last digits: bytes for tiles, most
+            rows of a patch.
+        preset: "kid" or "cmmd" where one was used.
+        copies: the name of every copy, and the model that it is a copy of.
         shared_rows: how many rows of a sample also occur in the reference, for samples that
-        have some. design: how the means of losses were taken, such as "macro average over 30
-        strata"; None for plain means. lags: how far the items of a series depend on each
-        other; None for independent items. unit: 1, or the power of 2 in which very large or
-        very small scores are measured: discrepancies, standard errors, differences,
-        intervals and the margin are those of the scores divided by it.
-        encoding: how the columns were made into rows of numbers; None for plain arrays as
-        they are. unscaled: the number of columns of plain arrays, if their standard
-        deviations differ by more than a half; else None.
-        command: the arguments of `relfit` that made it, without its outputs; None where
-        Python did. reference: what the data are called, such as the name of their file; None
-        where that is not known.
+            have some.
+        design: how the means of losses were taken, such as "macro average over 30 strata"; None
+            for plain means.
+        lags: how far the items of a series depend on each other; None for independent items.
+        unit: 1, or the power of 2 in which very large or very small scores are measured:
+            discrepancies, standard errors, differences, intervals and the margin are those
+            of the scores divided by it.
+        encoding: how the columns were made into rows of numbers; None for plain arrays as they
+            are.
+        unscaled: the number of columns of plain arrays, if their standard deviations differ
+            by more than a half; else None.
+        command: the arguments of `relfit` that made it, without its outputs; None where Python
+            did.
+        reference: what the data are called, such as the name of their file; None where that is
+            not known.
     """
 
     decision: Decision = held(default=MISSING, written=False)

@@ -37,10 +37,13 @@ _PAIR_TESTS = dict(
 class WordsForMeasure:
     """What is said about one discrepancy.
 
-    Attributes: name: as shown in headers and tables. kind: estimated from the models'
-        "samples", "densities" or "likelihoods", or the "values" were given. pairs: True if
-        it is a mean over pairs of rows, rather than taken at some locations. methods: what a
-        methods section calls it; [key] cites a reference. larger: True if larger is better.
+    Attributes:
+        name: as shown in headers and tables.
+        kind: estimated from the models' "samples", "densities" or "likelihoods", or the
+            "values" were given.
+        pairs: True if it is a mean over pairs of rows, rather than taken at some locations.
+        methods: what a methods section calls it; [key] cites a reference.
+        larger: True if larger is better.
         unit: of its values, where it has one.
     """
 

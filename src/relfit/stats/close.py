@@ -67,11 +67,14 @@ _APART = 0.25
 class CloseLaw:
     """What the law of l estimated squared distances is made of.
 
-    Attributes: first: (l, l) V − 2·S2, unbiased for the covariance of the first-order parts.
-        second: (l, l) S2. trace: (l,) the mean of ‖e_i‖². components: K, of the quadratic
-        part. third: (l, l) the third cumulants κ(D̂_i, D̂_i, D̂_j) of the first-order parts.
-        spread: (l,) 1/n + 1/m_i for samples, to which the variance of e_i is in proportion;
-        all 1 for densities.
+    Attributes:
+        first: (l, l) V − 2·S2, unbiased for the covariance of the first-order parts.
+        second: (l, l) S2.
+        trace: (l,) the mean of ‖e_i‖².
+        components: K, of the quadratic part.
+        third: (l, l) the third cumulants κ(D̂_i, D̂_i, D̂_j) of the first-order parts.
+        spread: (l,) 1/n + 1/m_i for samples, to which the variance of e_i is in proportion; all
+            1 for densities.
     """
 
     first: Array
@@ -425,10 +428,11 @@ class Noise:
     """The random numbers of the law. Each model has its own, which follow it when the models
     are permuted.
 
-    Attributes: normal, rest: (l, draws) standard normal numbers for the first-order parts,
-        and for what the components leave. components: one such array for each component.
-        quantiles: (draws,) uniform numbers for the standard errors, which are estimates,
-        too.
+    Attributes:
+        normal, rest: (l, draws) standard normal numbers for the first-order parts, and for
+        what the components leave.
+        components: one such array for each component.
+        quantiles: (draws,) uniform numbers for the standard errors, which are estimates, too.
     """
 
     normal: Array

@@ -59,17 +59,21 @@ DISCOVERY_RATE = ("by", "bh")
 class Decision:
     """The verdicts of one test, with arrays in the order of the models.
 
-    Attributes: best: the index of the model that the others are tested against. log_pvalue,
-        adjusted_pvalue: (l,), p = 1 for a best model that is not tested itself. worse: (l,)
-        ``adjusted_pvalue ≤ α``: one rule, so a threshold can never disagree with a p-value.
+    Attributes:
+        best: the index of the model that the others are tested against.
+        log_pvalue, adjusted_pvalue: (l,), p = 1 for a best model that is not tested itself.
+        worse: (l,) ``adjusted_pvalue ≤ α``: one rule, so a threshold can never disagree with a
+            p-value.
         simultaneous_pvalue: (l,) adjusted so that the verdicts on all models hold at once,
-        whatever the correction; at least `adjusted_pvalue`.
-        status: words for each model, such as "tie". correction: the correction that was
-        applied, never "auto". truncation: (l, 2) limits of the truncated normal law; None
-        where the test has none. equivalent: (l,) the models shown to be within the margin;
-        None without a margin. beaten_by: for the best set, the index of the model that each
-        rejected one is worst against. beaten_under: with several kernels, the index of the
-        kernel under which it is. notes: sentences that the reader should see.
+            whatever the correction; at least `adjusted_pvalue`.
+        status: words for each model, such as "tie".
+        correction: the correction that was applied, never "auto".
+        truncation: (l, 2) limits of the truncated normal law; None where the test has none.
+        equivalent: (l,) the models shown to be within the margin; None without a margin.
+        beaten_by: for the best set, the index of the model that each rejected one is worst
+            against.
+        beaten_under: with several kernels, the index of the kernel under which it is.
+        notes: sentences that the reader should see.
     """
 
     best: int
@@ -137,13 +141,17 @@ class Covariances:
 class Gaps:
     """The differences D_k − D_J of all models k to one model J, in one or more trials.
 
-    Attributes: covariances: those of the estimates. gap: (trials, l) D_k − D_J. error:
-        (trials, l) their standard errors s_kJ, exactly 0 where a difference varies by
-        rounding only. rounding: (trials, l) the size up to which a difference that does not
-        vary may be rounding. column, variance: (trials, l) Cov(D_J, D_k) and (trials, 1)
-        V_JJ. rows: the rows on which a constant difference was observed; None where it is
-        known to be constant. of_items: True for means over items. Equal on all of them, two
-        models may differ on others.
+    Attributes:
+        covariances: those of the estimates.
+        gap: (trials, l) D_k − D_J.
+        error: (trials, l) their standard errors s_kJ, exactly 0 where a difference varies by
+            rounding only.
+        rounding: (trials, l) the size up to which a difference that does not vary may be
+        rounding. column, variance: (trials, l) Cov(D_J, D_k) and (trials, 1) V_JJ.
+        rows: the rows on which a constant difference was observed; None where it is known to be
+            constant.
+        of_items: True for means over items. Equal on all of them, two models may differ on
+            others.
 
     The first axis of all but `gap` has length 1 where the trials have one covariance and one J.
     """

@@ -43,13 +43,15 @@ MEASURES = ("score", "loss", "elpd", "mmd", "ksd", "ume", "fssd", "loglik")
 class Psi:
     """The first-order contribution of every row to every estimate.
 
-    Args: reference: (n, l), the contributions of the reference rows; of pairs of rows in
-        linear designs, and of the rows joined with the models' rows when everything is
-        paired. None if the reference is a density.
-        models: one (m_i,) vector for each model, empty if the models have no samples of
-        their own. shared: True if the models' rows were generated from common random
-        numbers. lags: how far the dependence of reference rows reaches, which are then in
-        the order of time; None if they are independent.
+    Args:
+        reference: (n, l), the contributions of the reference rows; of pairs of rows in
+            linear designs, and of the rows joined with the models' rows when everything is
+            paired. None if the reference is a density.
+        models: one (m_i,) vector for each model, empty if the models have no samples of their
+            own.
+        shared: True if the models' rows were generated from common random numbers.
+        lags: how far the dependence of reference rows reaches, which are then in the order
+            of time; None if they are independent.
     """
 
     reference: Array | None
@@ -187,34 +189,42 @@ def gram(psi: Array, lags: int = 0) -> Array:
 class JointEstimate:
     """Scores of l models (smaller is better) and the covariance of their estimates.
 
-    Args: names: l model names. values: (l,) estimates. covariance: (l, l) covariance of the
-        estimates (not of single observations: it shrinks like 1/n). sizes: the reference's
-        number of rows (0 if it is a density), then each model's where it has a sample; None
-        if unknown.
-        psi: the ψ rows that the covariance came from, or None. near_degeneracy: (l,)
-        fraction of each variance that is of second order, or None. notes: sentences about
-        how the estimate was made. groups: numbers of groups of rows, in the order of
-        `sizes`; None for independent rows. second_order: (l, l) part of the estimates'
-        covariance that shrinks like 1/n², which `covariance` includes twice; None if it is
-        unknown, or not included twice.
+    Args:
+        names: l model names.
+        values: (l,) estimates.
+        covariance: (l, l) covariance of the estimates (not of single observations: it shrinks
+            like 1/n).
+        sizes: the reference's number of rows (0 if it is a density), then each model's where
+            it has a sample; None if unknown.
+        psi: the ψ rows that the covariance came from, or None.
+        near_degeneracy: (l,) fraction of each variance that is of second order, or None.
+        notes: sentences about how the estimate was made.
+        groups: numbers of groups of rows, in the order of `sizes`; None for independent rows.
+        second_order: (l, l) part of the estimates' covariance that shrinks like 1/n², which
+            `covariance` includes twice; None if it is unknown, or not included twice.
         measure: what the values are called in results: "score", "loss" for mean losses,
             "elpd", or the discrepancy that was estimated, such as "mmd", "ksd" or "loglik".
-        third: (l, l) third cumulants κ(D_i, D_i, D_j) of the estimates, or None: those of
-        the ψ rows, if there are any. close: the law of squared distances with both its
-        parts, or None for the normal law. yardstick: how far two halves of the data are
-        apart through sampling alone, in the units of the values; None if it is unknown.
-        higher_is_better: True if the values are minus the scores that were given, whose
-        larger values are better. design: how the means were taken, in words, such as "macro
-        average over 30 strata"; None for plain means. lags: how far the rows of a series
-        depend on each other, in the order of time; None for independent rows. binary: True
-        if the values are means of independent rows that are 0 or c, one number for all
-        models (`binary_step`).
+        third: (l, l) third cumulants κ(D_i, D_i, D_j) of the estimates, or None: those of the ψ
+            rows, if there are any.
+        close: the law of squared distances with both its parts, or None for the normal law.
+        yardstick: how far two halves of the data are apart through sampling alone, in the
+            units of the values; None if it is unknown.
+        higher_is_better: True if the values are minus the scores that were given, whose larger
+            values are better.
+        design: how the means were taken, in words, such as "macro average over 30 strata"; None
+            for plain means.
+        lags: how far the rows of a series depend on each other, in the order of time; None for
+            independent rows.
+        binary: True if the values are means of independent rows that are 0 or c, one number
+            for all models (`binary_step`).
         unit: 1, or the power of 2 in which very large or very small scores are measured:
             values, covariance and ψ rows are those of the scores divided by it.
-        doubts: those of the `notes` that make the verdicts unreliable, so that a gate does
-        not answer. leading: those of the `notes` that come before the verdicts, as they say
-        what the values are made of. freedom: (l, l) degrees of freedom of the variances of
-        the differences D_i − D_j, or None where they follow from the numbers of rows.
+        doubts: those of the `notes` that make the verdicts unreliable, so that a gate does not
+            answer.
+        leading: those of the `notes` that come before the verdicts, as they say what the values
+            are made of.
+        freedom: (l, l) degrees of freedom of the variances of the differences D_i − D_j, or
+            None where they follow from the numbers of rows.
 
     Any score can be brought in:
 

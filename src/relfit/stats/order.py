@@ -58,13 +58,15 @@ LARGEST = 0.99
 class OrderEffect:
     """How far the rows of one sample depend on the rows before them.
 
-    Attributes: model: the model whose difference to the best is affected most. sample: the
-        model whose rows depend on each other; None for the rows of the reference, or items,
-        that all models have in common.
-        autocorrelation: r. inflation: by what factor the standard error of the difference
-        would be larger. fades: True if neighbours are more alike than rows five steps apart,
-        as in the order of time. doubtful: True if it is large and sure enough that a gate
-        should not answer.
+    Attributes:
+        model: the model whose difference to the best is affected most.
+        sample: the model whose rows depend on each other; None for the rows of the
+            reference, or items, that all models have in common.
+        autocorrelation: r.
+        inflation: by what factor the standard error of the difference would be larger.
+        fades: True if neighbours are more alike than rows five steps apart, as in the order of
+            time.
+        doubtful: True if it is large and sure enough that a gate should not answer.
     """
 
     model: int

@@ -27,8 +27,11 @@ _HALVINGS = 50
 class PairedBinary:
     """The discordant items of all ordered pairs of models.
 
-    Attributes: first: (l, l) b, the items on which model i alone is wrong; model j alone is
-        wrong on its transpose. items: n. step: the loss of a wrong item.
+    Attributes:
+        first: (l, l) b, the items on which model i alone is wrong; model j alone is wrong on
+            its transpose.
+        items: n.
+        step: the loss of a wrong item.
     """
 
     first: Array

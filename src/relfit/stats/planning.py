@@ -58,12 +58,14 @@ _SHOWN = 4
 class Assumed:
     """Gaps that are assumed rather than measured.
 
-    Args: gaps: model name → how much worse than the best it is (≥ 0), or one number for a
-        single model. The best model is one with gap 0; where none has it, a model called
-        "best" is added.
+    Args:
+        gaps: model name → how much worse than the best it is (≥ 0), or one number for a
+            single model. The best model is one with gap 0; where none has it, a model called
+            "best" is added.
         standard_error: of one model's discrepancy, measured on `n` rows: the "s.e." of a
-        comparison's table. correlation: between the estimates of any two models, in [0, 1);
-        the standard error of a difference is √(2(1 − correlation)) times `standard_error`.
+            comparison's table.
+        correlation: between the estimates of any two models, in [0, 1); the standard error
+            of a difference is √(2(1 − correlation)) times `standard_error`.
         n: the rows behind that standard error, which is taken to shrink like 1/√n.
 
     >>> Assumed(0.01, standard_error=0.02, n=500).joint().names
@@ -179,16 +181,17 @@ def as_pilot(pilot: Any, *, linear: bool = False) -> Pilot:
 class Forecast:
     """One model under one test.
 
-    Attributes: name, test: the model and the name of the test. gap, gap_standard_error: D_i
-        − D_best in the pilot, and its standard error there (0 for assumed gaps). n_needed:
-        rows at which the power is reached; inf where it is not reached up to `Plan.most`.
-        n_error: Monte-Carlo standard error of `n_needed`; 0 from closed forms. n_range: the
-        rows needed if the gap is one standard error larger than the pilot's, and if it is
-        one smaller (inf where no gap is left): 16% and 84% points, given what the pilot says
-        about the gap; None if assumed.
+    Attributes:
+        name, test: the model and the name of the test. gap, gap_standard_error: D_i − D_best
+        in the pilot, and its standard error there (0 for assumed gaps).
+        n_needed: rows at which the power is reached; inf where it is not reached up to
+            `Plan.most`.
+        n_error: Monte-Carlo standard error of `n_needed`; 0 from closed forms.
+        n_range: the rows needed if the gap is one standard error larger than the pilot's,
+            and if it is one smaller (inf where no gap is left): 16% and 84% points, given
+            what the pilot says about the gap; None if assumed.
         power, power_error: the power with `Plan.n` rows, and its Monte-Carlo standard error.
-        detectable_gap: the gap of this model that `Plan.n` rows find with the requested
-        power.
+        detectable_gap: the gap of this model that `Plan.n` rows find with the requested power.
     """
 
     name: str

@@ -85,11 +85,13 @@ def option(
 ) -> Any:
     """A field of a record of options.
 
-    Args: default: None passes every constraint where it is the default. check: a constraint,
-        or a function of the value; it returns the value to use. help: what the option does,
-        for the command line and the docstring. python: what values it can have in Python
-        besides, for the docstring. flag: its name on the command line with what follows,
-        such as "--alpha LEVEL"; without one the field is no option there.
+    Args:
+        default: None passes every constraint where it is the default.
+        check: a constraint, or a function of the value; it returns the value to use.
+        help: what the option does, for the command line and the docstring.
+        python: what values it can have in Python besides, for the docstring.
+        flag: its name on the command line with what follows, such as "--alpha LEVEL";
+            without one the field is no option there.
         shown: the default in words, where that is None.
         words: the choices on the command line, where the check is a function.
         recorded: the field of a result that keeps its value, None for the default.

@@ -51,12 +51,14 @@ def read_evals(
     """Read logs of lm-evaluation-harness, Inspect, HELM or every-eval-ever, of any number of
     models and tasks.
 
-    Args: paths: a file or a folder, in which all logs are found, or several; or a mapping
-        that gives the run or the runs under each path a model's name of your own.
+    Args:
+        paths: a file or a folder, in which all logs are found, or several; or a mapping that
+            gives the run or the runs under each path a model's name of your own.
         task: the tasks that are read, as one name or several; ``mmlu_*`` is a pattern. None
-        reads all. metric: the score that is read; by default the first one that is a number.
+            reads all.
+        metric: the score that is read; by default the first one that is a number.
         filter: of lm-evaluation-harness, the filter of the answers, by default the first; of
-        HELM, the split or the perturbation.
+            HELM, the split or the perturbation.
         runs: "newest" reads the newest of several runs of a model on a task in one folder;
             "all" reads all of them, and an item's score is the mean over the runs.
         allow_different: settings that may differ between the runs, as one name or several:
@@ -68,8 +70,9 @@ def read_evals(
     the question, or the question, it must be the same in all of them. In a folder, runs that
     did not finish are left out.
 
-    Returns: `Scores`: a row for each item that a log names, NaN where a model has no score
-        for it. Several tasks are strata. Repetitions of an item are averaged.
+    Returns:
+        `Scores`: a row for each item that a log names, NaN where a model has no score for
+        it. Several tasks are strata. Repetitions of an item are averaged.
     """
     for argument, value in (("metric", metric), ("filter", filter)):
         if value is not None and not is_text(value):

@@ -52,10 +52,11 @@ def read_rows(source: str | os.PathLike[str], *, columns: Any = None) -> NDArray
     """The array in a file with one of the `SUFFIXES`, or one of its arrays, selected as
     ``file.npz:name``.
 
-    Args: source: the file. A .npy file is mapped into memory, read-only. columns: the
-        columns: names if the file has them, numbers counted from 0, and ranges such as
-        "3-10" that include both ends; as a sequence, or as one text such as "a,b,3-10". None
-        selects all columns.
+    Args:
+        source: the file. A .npy file is mapped into memory, read-only.
+        columns: the columns: names if the file has them, numbers counted from 0, and ranges
+            such as "3-10" that include both ends; as a sequence, or as one text such as
+            "a,b,3-10". None selects all columns.
     """
     format, selection = find_file(source, columns)
     with reading(selection.path):

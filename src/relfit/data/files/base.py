@@ -52,9 +52,11 @@ class Selection:
 class Format:
     """A file format: the suffixes of its files and the functions that read them.
 
-    Attributes: suffixes: the suffixes, in lower case. read: reads the selected array. names:
-        reads the names of all columns but no rows, and returns None for a file without
-        names; None for a format whose columns never have names.
+    Attributes:
+        suffixes: the suffixes, in lower case.
+        read: reads the selected array.
+        names: reads the names of all columns but no rows, and returns None for a file
+            without names; None for a format whose columns never have names.
         parts: reads the selected rows as consecutive blocks, and may hold the given number
             of bytes; None for a format that can only be read whole.
         column_parts: reads the selected columns with their names, text and missing cells
@@ -64,8 +66,9 @@ class Format:
         unpacked_size: the bytes of memory that the largest array in a file takes, 0 if it is
             mapped; None if they are at most the size of the file.
         is_folder: recognises a folder that holds this format, whatever its name; None for a
-        format of plain files. several_arrays: True if one file can hold several arrays, of
-        which one is selected as ``file.npz:name``.
+            format of plain files.
+        several_arrays: True if one file can hold several arrays, of which one is selected as
+            ``file.npz:name``.
     """
 
     suffixes: tuple[str, ...]

@@ -121,10 +121,14 @@ class Words:
 class Criteria:
     """What a test decides by.
 
-    Attributes: alpha: the level. correction: one of `relfit.stats.decision.CORRECTIONS`;
-        `Test.resolved_correction` says what "auto" is. margin: δ ≥ 0. With δ > 0 the
-        hypothesis is "worse by at most δ", and `Decision.equivalent` is given. seed: for
-        random numbers, which `relfit.stats.maxt.seeded` gives to each model by its name.
+    Attributes:
+        alpha: the level.
+        correction: one of `relfit.stats.decision.CORRECTIONS`; `Test.resolved_correction` says
+            what "auto" is.
+        margin: δ ≥ 0. With δ > 0 the hypothesis is "worse by at most δ", and
+            `Decision.equivalent` is given.
+        seed: for random numbers, which `relfit.stats.maxt.seeded` gives to each model by its
+            name.
     """
 
     alpha: float
@@ -162,12 +166,15 @@ class Noise:
 class Trials:
     """Simulated estimates, which a test decides all at once.
 
-    Attributes: values: (trials, l) estimates. covariances: the covariances that the test is
-        given for them. rows: the number of rows behind every estimate, those that select
-        included. selection: gives the (trials, l) estimates from the rows that select, for
-        tests that split the rows. noise: gives the noise that is added to the estimates
-        before the selection, for tests that carve. maxima: gives the law of the largest
-        studentised difference, for tests of maxima.
+    Attributes:
+        values: (trials, l) estimates.
+        covariances: the covariances that the test is given for them.
+        rows: the number of rows behind every estimate, those that select included.
+        selection: gives the (trials, l) estimates from the rows that select, for tests that
+            split the rows.
+        noise: gives the noise that is added to the estimates before the selection, for tests
+            that carve.
+        maxima: gives the law of the largest studentised difference, for tests of maxima.
     """
 
     values: Array
@@ -182,18 +189,22 @@ class Test(ABC):
     """A test of "model i is no worse than the best", for every model i. Subclasses are
     frozen dataclasses.
 
-    Attributes: name: what the test is called in options, results and files. words: what
-        results say about it. default_correction: the correction of the p-values unless
-        another one is given. auto_correction: the correction that "auto" stands for, or
-        "auto" where that depends on the estimate. tests_best: True if the best model is
-        tested too, so that corrections count all l models and not l − 1. selects: True if
-        the best model is not simply the one with the smallest estimate; results then say
-        "selected as best".
-        randomised: True if another seed may select another model. draws: True if `decide`
-        uses random numbers. both_parts: True if `prepared` counts both parts of the law once
-        (`relfit.stats.close`). steps_down: True if `decide` knows the correction "stepdown".
+    Attributes:
+        name: what the test is called in options, results and files.
+        words: what results say about it.
+        default_correction: the correction of the p-values unless another one is given.
+        auto_correction: the correction that "auto" stands for, or "auto" where that depends on
+            the estimate.
+        tests_best: True if the best model is tested too, so that corrections count all l models
+            and not l − 1.
+        selects: True if the best model is not simply the one with the smallest estimate;
+            results then say "selected as best".
+        randomised: True if another seed may select another model.
+        draws: True if `decide` uses random numbers.
+        both_parts: True if `prepared` counts both parts of the law once (`relfit.stats.close`).
+        steps_down: True if `decide` knows the correction "stepdown".
         split: the fraction of the rows that selects the best model; None if the same rows
-        select and test.
+            select and test.
     """
 
     __test__ = False  # pytest collects classes with this name
