@@ -32,7 +32,7 @@ def test_a_contradiction_is_found(ten):
     assert low > 0.0
     changes = [
         ('<tr class="alone" role="row" data-model="8">', '<tr class="open" role="row" data-model="8">'),
-        ("0.0003 to 0.118", "0.000 to 0.118"),
+        ("0.001 to 0.111", "0.000 to 0.111"),
         ('<td class="clearly-worse">', '<td class="no-evidence">'),
         ("are worse if taken alone;", "are clearly worse;"),
         ("39 clearly worse", "38 clearly worse"),
