@@ -192,6 +192,7 @@ class Sequences(RuleBasedStateMachine):
             assert not list(self.temporary.glob("relfit-*"))
         finally:
             self.zygote.stdin.close()
+            self.zygote.stdout.close()
             self.zygote.wait()
             for folder in (self.folder, self.temporary):
                 shutil.rmtree(folder)

@@ -230,7 +230,7 @@ def judge(
         InputError: for a comparison with `doubts`, and where the kernel cannot tell models
             apart.
 
-    >>> from relfit import decide
+    >>> from relfit import JointEstimate, decide
     >>> joint = JointEstimate(("old", "new", "other"), [0.1, 0.9, 0.0], 0.01 * np.eye(3))
     >>> result = decide(joint)
     >>> judge(result, "new", "old").verdict, judge(result, "old", "new").verdict
