@@ -58,3 +58,23 @@ def test_intervals_of_equal_columns_have_a_length():
     for each in (result, again):
         np.testing.assert_allclose(each.pair_intervals(0.95)[0, 1], [-limit, limit], rtol=1e-4)
         assert each.confidence_interval(0.95)[1, 1] == pytest.approx(limit, rel=1e-4)
+
+
+def test_a_model_that_errs_on_all_items_has_the_sign_tests_pvalue():
+    """2⁻³⁰ against a model that never errs, and not the 1/31 of other losses."""
+    errs = np.zeros((30, 3))
+    errs[:, 1] = 1.0
+    errs[:27, 2] = 1.0
+    result = relfit.compare_losses(errs, higher_is_better=False, rng=0)
+    assert result.log_pvalue[1] <= -30.0 * math.log(2.0) + 1e-9
+    assert (result.simultaneous_pvalue[1:] < 1e-3).all()
+
+
+def test_a_constant_difference_does_not_hide_a_smaller_pvalue(rng):
+    """c is worse than b by the same on all 40 items, p = 1/41, and far worse than a."""
+    scores = rng.normal(size=(40, 3))
+    scores[:, 1] = scores[:, 0] + 0.01 * rng.normal(size=40) + 3.0
+    scores[:, 2] = scores[:, 1] + 0.5
+    result = relfit.compare_losses(scores, names=list("abc"), higher_is_better=False, rng=0)
+    assert result.pvalue[2] < 1e-6
+    assert result.adjusted_pvalue[2] < 1e-6

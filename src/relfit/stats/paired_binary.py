@@ -12,9 +12,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import bdtrc, ndtri
+from scipy.special import bdtrc, log_ndtr, ndtri
 
-from relfit.stats.joint import JointEstimate, binary_step
+from relfit.stats.decision import certain_log_pvalue
+from relfit.stats.joint import JointEstimate, binary_step, smallest_sample
 from relfit.util.arrays import Array
 
 # With fewer discordant items than this, differences have no normal distribution.
@@ -111,3 +112,18 @@ class PairedBinary:
             low = np.where(inside, middle, low)
             high = np.where(inside, high, middle)
         return np.asarray(low * self.step)
+
+
+def constant_log_pvalues(joint: JointEstimate, margin: float) -> Array:
+    """(l, l) log p of "i is no worse than j" where j is better by the same on all rows.
+
+    1/(n + 1). 0/1 losses of which only i's are wrong have the sign test's 2⁻ⁿ, and with a
+    margin that of the score statistic.
+    """
+    if not joint.binary or margin >= binary_step(joint):
+        count = len(joint.names)
+        return np.full((count, count), certain_log_pvalue(smallest_sample(joint)))
+    pairs = PairedBinary.of(joint)
+    if margin:
+        return np.asarray(log_ndtr(-pairs.score(margin / pairs.step)))
+    return np.asarray(-math.log(2.0) * pairs.first)

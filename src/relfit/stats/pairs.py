@@ -12,15 +12,14 @@ from scipy.special import log_ndtr, ndtri, ndtri_exp
 
 from relfit.stats.decision import (
     adjust,
-    certain_log_pvalue,
     constant_word,
     differences,
     gaps_to,
     selective_log_equivalence,
 )
-from relfit.stats.joint import JointEstimate, smallest_sample
+from relfit.stats.joint import JointEstimate
 from relfit.stats.maxt import Source, kept_pairs, law, quantile, seeded
-from relfit.stats.paired_binary import PairedBinary
+from relfit.stats.paired_binary import PairedBinary, constant_log_pvalues
 from relfit.stats.tests.best_set import DRAWS, BestSet, pair_log_pvalue, pair_threshold
 from relfit.stats.truncnorm import selective_log_pvalue
 from relfit.util.arrays import Array, Mask
@@ -225,7 +224,7 @@ def pairwise_matrix(
     (`Differences.ratio`). Gives log p, adjusted p and "i is worse than j", (l, l) each with
     1 and False on the diagonal, and the correction. "auto" is "by": the pairs (i, j) and (j,
     i) are negatively dependent, which BH does not allow for. A difference without variance
-    is decided by its value: p is 0 or 1.
+    has p = 1/(n + 1) or 1 by its value.
 
     >>> joint = JointEstimate(("a", "b"), [0.0, 1.0], 0.02 * np.eye(2))
     >>> pairwise_matrix(joint, 0.05)[2].tolist()
@@ -234,7 +233,7 @@ def pairwise_matrix(
     pairs = differences(joint)
     used = "by" if correction == "auto" else correction
     log_p = np.where(pairs.varies, log_ndtr(-np.where(pairs.varies, pairs.ratio, 0.0)), 0.0)
-    log_p[pairs.certain] = certain_log_pvalue(smallest_sample(joint))
+    log_p[pairs.certain] = constant_log_pvalues(joint, 0.0)[pairs.certain]
     off = ~np.eye(len(log_p), dtype=bool)
     adjusted = np.ones_like(log_p)
     adjusted[off] = adjust(np.exp(log_p[off]), used)

@@ -41,7 +41,7 @@ from relfit.stats.maxt import (
     stepdown_log_pvalues,
     streams,
 )
-from relfit.stats.paired_binary import PairedBinary
+from relfit.stats.paired_binary import PairedBinary, constant_log_pvalues
 from relfit.stats.tests.base import Criteria, Test, Trials, Words
 from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.errors import InputError
@@ -264,15 +264,16 @@ def best_set(
         ratio, cap = _score_ratios(joint, ratio, margin)
     null_law = law(joint, pairs.error, rng, draws, cap)
     plain = ratio
-    certain_loss = np.asarray(pairs.certain.any(axis=1))
     rows = smallest_sample(joint)
+    # p-values of differences that are the same on all rows.
+    constant = np.where(pairs.certain, constant_log_pvalues(joint, margin), 0.0).min(axis=1)
     at_once = None
     if joint.close is not None and not (margin and correction == "stepdown"):
         at_tie = _AtTie.of(joint, joint.close, rng)
         log_pvalue, ratio = at_tie.alone(joint.values, margin)
         if not margin and len(joint.names) <= _MANY_AT_ONCE:
             at_once = np.maximum(at_tie.together(joint.values), np.exp(log_pvalue))
-            at_once[certain_loss] = math.exp(certain_log_pvalue(rows))
+            at_once = np.minimum(at_once, np.exp(constant))
             adjusted = at_once if correction == "stepdown" else None
         elif correction == "stepdown":
             adjusted = adjust(np.exp(log_pvalue), "holm")
@@ -280,11 +281,8 @@ def best_set(
         offsets = moment_selection(ratio, pairs.varies, rows)
         log_pvalue = maximum_log_pvalues([null_law], [offsets], ratio.max(axis=1))
         if correction == "stepdown":
-            adjusted = _stepped_down(
-                [null_law], [offsets], [ratio], log_pvalue, certain_loss, rows
-            )
-    certain_log_p = certain_log_pvalue(rows)
-    log_pvalue[certain_loss] = certain_log_p
+            adjusted = _stepped_down([null_law], [offsets], [ratio], log_pvalue, constant, rows)
+    log_pvalue = np.minimum(log_pvalue, constant)
     decision = _decided(joint, log_pvalue, without_margin, alpha, correction, adjusted)
     # By the model that it is larger than by a constant, if there is one, and otherwise the one
     # with the largest ratio.
@@ -306,7 +304,7 @@ def best_set(
         return replace(decision, beaten_by=beaten_by, equivalent=equivalent)
     # Last, so that it takes no random numbers from what comes before.
     offsets = moment_selection(plain, pairs.varies, rows)
-    decision = _at_once(decision, [null_law], [offsets], [plain], certain_loss, rows)
+    decision = _at_once(decision, [null_law], [offsets], [plain], constant, rows)
     return replace(decision, beaten_by=beaten_by, equivalent=equivalent)
 
 
@@ -349,7 +347,7 @@ def pair_log_pvalue(joint: JointEstimate, margin: float, rng: Source) -> float:
     pairs = differences(joint, margin)
     rows = smallest_sample(joint)
     if pairs.certain[0, 1]:
-        return certain_log_pvalue(rows)
+        return float(constant_log_pvalues(joint, margin)[0, 1])
     if joint.close is not None and pairs.varies[0, 1]:
         return float(_AtTie.of(joint, joint.close, rng).alone(joint.values, margin)[0][0])
     ratio = pairs.ratio
@@ -392,7 +390,7 @@ def _at_once(
     laws: Sequence[Law],
     offsets: Sequence[Array],
     ratios: Sequence[Array],
-    certain: Mask,
+    constant: Array,
     rows: int | None,
 ) -> Decision:
     """The decision with p-values for all models at once, by step-down whatever the
@@ -411,7 +409,7 @@ def _at_once(
         log_pvalue = maximum_log_pvalues(
             laws, offsets, np.max([each.max(axis=1) for each in ratios], axis=0)
         )
-        at_once = _stepped_down(laws, offsets, ratios, log_pvalue, certain, rows)
+        at_once = _stepped_down(laws, offsets, ratios, log_pvalue, constant, rows)
     return replace(decision, simultaneous_pvalue=np.maximum(at_once, adjusted))
 
 
@@ -420,13 +418,17 @@ def _stepped_down(
     offsets: Sequence[Array],
     ratios: Sequence[Array],
     log_pvalue: Array,
-    certain: Mask,
+    constant: Array,
     rows: int | None,
 ) -> Array:
-    """(l,) adjusted p; models that lose for certain come first."""
-    contenders = ~certain & (log_pvalue > math.log(2.0) + log_ndtr(_lowest_ratio(rows)))
+    """(l,) adjusted p; models that lose by the same on all rows, with log p `constant` (l,)
+    below 0, come first.
+    """
+    contenders = (constant == 0.0) & (
+        log_pvalue > math.log(2.0) + log_ndtr(_lowest_ratio(rows))
+    )
     adjusted = stepdown_log_pvalues(laws, offsets, ratios, log_pvalue, contenders)
-    return np.where(certain, math.exp(certain_log_pvalue(rows)), np.exp(adjusted))
+    return np.minimum(np.exp(constant), np.exp(adjusted))
 
 
 def _score_ratios(
@@ -681,16 +683,16 @@ def collection_best_set(
     ]
     laws = _kernel_laws(joints, pairs, rng, draws)
     adjusted = None
-    certain_loss = np.asarray(certain.any(axis=(0, 2)))
+    constant = np.where(certain.any(axis=(0, 2)), certain_log_pvalue(n), 0.0)
     log_pvalue = maximum_log_pvalues(laws, offsets, ratios.max(axis=(0, 2)))
     if correction == "stepdown":
-        adjusted = _stepped_down(laws, offsets, list(ratios), log_pvalue, certain_loss, n)
-    log_pvalue[certain_loss] = -math.inf
+        adjusted = _stepped_down(laws, offsets, list(ratios), log_pvalue, constant, n)
+    log_pvalue = np.minimum(log_pvalue, constant)
     mean = mean_estimate(joints)
     same = np.all([each.same for each in pairs], axis=0)
     under_all = replace(pairs[0], certain=np.asarray(certain.any(axis=0)), same=same)
     decision = _decided(mean, log_pvalue, under_all, alpha, correction, adjusted)
-    decision = _at_once(decision, laws, offsets, list(ratios), certain_loss, n)
+    decision = _at_once(decision, laws, offsets, list(ratios), constant, n)
     # For every model the kernel and the other model with the largest ratio; a difference
     # without variance comes first.
     order = np.where(certain, math.inf, ratios).transpose(1, 0, 2)
