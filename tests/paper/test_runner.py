@@ -202,7 +202,9 @@ def test_a_killed_run_resumes_to_the_store_of_a_calm_one(tmp_path, trials, numbe
         assert "same command resumes" in errors
         assert errors.count("Traceback") <= 1  # the script's own KeyboardInterrupt, none from the workers
     for name in ("broken", "calm"):
-        assert start(tmp_path, name).wait(timeout=60) == 0
+        again = start(tmp_path, name)
+        again.communicate(timeout=60)
+        assert again.returncode == 0
     assert values(tmp_path / "broken.sqlite") == values(tmp_path / "calm.sqlite")
     assert len(rows(tmp_path / "calm.sqlite")) == 120
     runs = {p.name: p.read_text().count("run") for p in (tmp_path / "broken").iterdir()}

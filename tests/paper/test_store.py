@@ -81,11 +81,11 @@ def test_kill_9_loses_nothing_and_resumption_repeats_nothing(path, tmp_path):
     """Killed four times while writing; every acknowledged row is there, and the end is that of a calm run."""
     acknowledged = []
     for patience in (1, 40, 7, 100):
-        writer = start_writer(path, 0, 1_000_000)
-        lines = [writer.stdout.readline() for _ in range(patience)]
-        os.kill(writer.pid, signal.SIGKILL)
-        lines += writer.stdout.readlines()
-        assert writer.wait() == -signal.SIGKILL
+        with start_writer(path, 0, 1_000_000) as writer:
+            lines = [writer.stdout.readline() for _ in range(patience)]
+            os.kill(writer.pid, signal.SIGKILL)
+            lines += writer.stdout.readlines()
+        assert writer.returncode == -signal.SIGKILL
         acknowledged += [int(line) for line in lines if line.endswith("\n")]
         with Store(path) as store:
             assert set(acknowledged) <= set(store.by_seed("walk", {"n": 1}))
