@@ -296,7 +296,7 @@ def row_means(
 
 def _welch_freedom(psi: Array, codes: Rows) -> Array:
     """(l, l) ν_ij = (Σ_t v_t)²/Σ_t v_t²/(n_t − 1), v_t the part of stratum t in the variance
-    of D_i − D_j.
+    of D_i − D_j, and on the diagonal of D_i.
 
     Welch (1947), Satterthwaite (1946). Differences without variance have those of all rows.
     """
@@ -308,6 +308,7 @@ def _welch_freedom(psi: Array, codes: Rows) -> Array:
         gram = part.T @ part
         diagonal = np.diag(gram)
         variance = np.maximum(diagonal[:, None] + diagonal - 2.0 * gram, 0.0)
+        np.fill_diagonal(variance, diagonal)
         total += variance
         uncertain += np.square(variance) / (len(part) - 1.0)
     varies = uncertain > 0.0

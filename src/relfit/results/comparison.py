@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relfit.results.pair import PairMatrix, Ranks
-from relfit.results.serial import also_written, comparison_from, parsed, text_of
+from relfit.results.serial import also_written, comparison_from, parsed, plain, text_of
 from relfit.results.table import LONGEST_NAME, Display
 from relfit.results.verdicts import Method, Verdicts
 from relfit.stats.decision import PVALUE_CORRECTIONS, Decision
@@ -17,6 +17,7 @@ from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate, third_cumulants
 from relfit.stats.maxt import seeded
 from relfit.stats.pairs import pairwise_matrix, rank_sets
 from relfit.stats.tests.base import Criteria, Test
+from relfit.stats.winner import Selection, winner_interval
 from relfit.util.attached import attached
 from relfit.util.checks import check_choice, check_level
 from relfit.util.errors import InputError
@@ -63,6 +64,23 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
             simultaneous=simultaneous,
         )
 
+    def best_interval(self, level: float = 0.95) -> tuple[float, float]:
+        """A confidence interval for the value of `best`, which allows for its selection.
+
+        The best observed value is too good on average: of several equally good models the
+        one with the most luck is the best observed. If `best` is the model with the smallest
+        estimate, or was selected as its test does, then the interval misses its true value
+        with probability at most 1 − level. With RelMulti other rows selected the model, and
+        the interval is the ordinary one. Squared distances are at least 0, and so is their
+        interval. ``stats/winner.py`` has the method.
+
+        >>> from relfit import JointEstimate, decide
+        >>> near = decide(JointEstimate(("a", "b"), [0.0, 0.1], 0.01 * np.eye(2)))
+        >>> [round(end, 2) for end in near.best_interval()]
+        [-0.2, 0.22]
+        """
+        return self._best_interval(1.0 - check_level(level))
+
     def pairs(self, correction: str = "holm") -> PairMatrix:
         """Who beats whom: one-sided tests of "i is no worse than j" for all ordered pairs,
         at level alpha.
@@ -83,11 +101,21 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
             correction=used,
         )
 
+    def _best_interval(self, error: float) -> tuple[float, float]:
+        selection: Selection = "smallest"
+        if self.select_fraction is not None:
+            selection = "other rows"
+        elif self.randomised:
+            selection = "any"
+        low, high = winner_interval(self.estimate, self.decision.best, error, selection)
+        return (0.0 - high, 0.0 - low) if self.higher_is_better else (low, high)
+
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able form with the grades; ±infinity is written as the text "inf" or
-        "-inf", and NaN as null.
+        """A JSON-able form with the grades and the best model's interval at the level
+        1 − alpha; ±infinity is written as the text "inf" or "-inf", and NaN as null.
         """
-        return {**super().to_dict(), "grade": list(self.grade)}
+        interval = plain(self._best_interval(self.alpha))
+        return {**super().to_dict(), "grade": list(self.grade), "best_interval": interval}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Comparison:

@@ -223,8 +223,8 @@ class JointEstimate:
             answer.
         leading: those of the `notes` that come before the verdicts, as they say what the values
             are made of.
-        freedom: (l, l) degrees of freedom of the variances of the differences D_i − D_j, or
-            None where they follow from the numbers of rows.
+        freedom: (l, l) degrees of freedom of the variances of the differences D_i − D_j, and
+            on the diagonal of the values; None where they follow from the numbers of rows.
 
     Any score can be brought in:
 
