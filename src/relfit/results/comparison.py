@@ -77,7 +77,7 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
         >>> from relfit import JointEstimate, decide
         >>> near = decide(JointEstimate(("a", "b"), [0.0, 0.1], 0.01 * np.eye(2)))
         >>> [round(end, 2) for end in near.best_interval()]
-        [-0.2, 0.22]
+        [-0.2, 0.23]
         """
         return self._best_interval(1.0 - check_level(level))
 
