@@ -31,7 +31,7 @@ LARGEST_VALUE = 1e70
 
 
 @dataclass(frozen=True)
-class Gaussian(ScaledKernel):
+class Gaussian(ScaledKernel, SharedWork):
     """``k = exp(−r²/(2b²))`` with bandwidth b, a number or "median".
 
     >>> Gaussian(2.0).phi(np.array([0.0, 8.0]))
@@ -41,16 +41,15 @@ class Gaussian(ScaledKernel):
     bandwidth: Length = "median"
     unit_rate: ClassVar[float] = -0.5
 
-    def phi(self, t: Array) -> Array:
-        return cast(Array, library(t).exp(-0.5 * t / self.length**2))
-
-    def dphi(self, t: Array) -> Array:
-        """−φ/(2b²)."""
-        return -0.5 / self.length**2 * self.phi(t)
-
-    def r2ddphi(self, t: Array) -> Array:
-        """r²φ/(4b⁴)."""
-        return t * (0.25 / self.length**4 * self.phi(t))
+    def weights(self, t: Array, which: Sequence[Weight]) -> tuple[Array, ...]:
+        """With one exponential: φ' = −φ/(2b²) and r²φ'' = r²φ/(4b⁴)."""
+        phi = cast(Array, library(t).exp(-0.5 * t / self.length**2))
+        out = {"phi": phi}
+        if "dphi" in which:
+            out["dphi"] = -0.5 / self.length**2 * phi
+        if "r2ddphi" in which:
+            out["r2ddphi"] = t * (0.25 / self.length**4 * phi)
+        return tuple(out[name] for name in which)
 
 
 @dataclass(frozen=True)
