@@ -102,7 +102,7 @@ def compare_with_data(
             check_scale(selection, settings.margin)
         else:
             plan = _ready(plan)
-        data = plan.data
+        kept = plan
         if isinstance(plan.estimate.kernel, Collection):
             kernels = plan.estimate.kernel.kernels
             joints = [
@@ -117,8 +117,8 @@ def compare_with_data(
             known = [each.yardstick for each in joints if each.yardstick is not None]
             joint = replace(joint, yardstick=float(np.mean(known)) if known else None)
         else:
-            data = with_scores_kept(plan).data
-            joint = test.prepared(joint_estimate(data, plan.estimate))
+            kept = with_scores_kept(plan)
+            joint = test.prepared(joint_estimate(kept.data, kept.estimate))
             check_scale(joint, settings.margin)
             decision = test.decide(joint, settings.criteria, selection)
         asked = settings.discrepancy_name
@@ -131,7 +131,7 @@ def compare_with_data(
             settings.criteria,
             selection,
             selecting,
-            data,
+            kept,
             asked,
         )
         found = run_checks(compared)
@@ -458,9 +458,7 @@ def compare_pair(
         if not impossible:
             found = run_pair_checks(Estimated(plan, joint, given))
             if not settings.margin:
-                found = together(
-                    [found, pair_findings(plan, kept.data, is_worse(joint), is_worse)]
-                )
+                found = together([found, pair_findings(kept, is_worse(joint), is_worse)])
     joint = prepared(joint)
     check_scale(joint, settings.margin)
     if impossible:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 import relfit
-from relfit.checks.robustness import LONGEST, changes, estimates_at, near_estimates
+from relfit.checks.robustness import LONGEST, changes, near_estimates, scaled, with_scores_kept
 from relfit.cli import main
-from relfit.compute.backend import Job, NumpyBackend
-from relfit.compute.nearby import NearbyBackend
+from relfit.compute.backend import Job
+from relfit.compute.nearby import NearbyBackend, Together
+from relfit.estimators import joint_estimate
 from relfit.report.gate import gate_markdown, judge, judge_pair, junit_xml
 from relfit.settings import Settings, resolved
 
@@ -150,23 +152,91 @@ def test_what_the_page_says_the_terminal_says_too(blobs, tmp_path, monkeypatch, 
     assert relfit.Comparison.from_json("without.json").robust_to_bandwidth is None
 
 
-@pytest.mark.parametrize("dependence", ["independent", "paired", "shared"])
-@pytest.mark.parametrize("kernel", [relfit.Gaussian(), relfit.IMQ("median"), relfit.MultiScale()])
-def test_shared_distances_give_the_estimates(dependence, kernel):
-    """In single precision, to 1e-4 of the standard errors; an outlier is computed in double precision."""
+def drawn(rng, shifts, sizes):
+    """Samples in three columns."""
+    return {name: rng.normal(shift, 1.0, (n, 3)) for (name, shift), n in zip(shifts.items(), sizes, strict=True)}
+
+
+SHIFTS = {"a": 0.0, "b": 0.1, "c": 0.3}
+CASES = {
+    "gaussian": {},
+    "imq": {"kernel": relfit.IMQ("median")},
+    "multiscale": {"kernel": relfit.MultiScale()},
+    "paired": {"dependence": "paired"},
+    "shared": {"dependence": "shared"},
+    "sizes": {"sizes": (150, 90, 210)},
+    "groups": {"groups": 30},
+    "memory": {"compute": relfit.Compute(memory="1GB")},
+    "outlier": {"outlier": 1e4},
+    "ksd": {"kind": "ksd"},
+    "ksd imq": {"kind": "ksd", "kernel": relfit.IMQ("median")},
+    "ksd groups": {"kind": "ksd", "groups": 30},
+    "ksd memory": {"kind": "ksd", "compute": relfit.Compute(memory="1GB")},
+    "ksd outlier": {"kind": "ksd", "outlier": 1e2},
+    "target": {"kind": "target"},
+    "target sizes": {"kind": "target", "sizes": (150, 90, 210)},
+    "target shared": {"kind": "target", "dependence": "shared"},
+    "target chain": {"kind": "target", "dependence": "chain"},
+    "target imq": {"kind": "target", "kernel": relfit.IMQ("median")},
+}
+
+
+def case(name):
+    """The reference, the models and the options of a case."""
+    options = dict(CASES[name])
     rng = np.random.default_rng(1)
+    kind = options.pop("kind", "mmd")
+    outlier = options.pop("outlier", None)
+    models = drawn(rng, SHIFTS, options.pop("sizes", (150, 150, 150)))
     data = rng.normal(size=(150, 3))
-    models = {"a": rng.normal(size=(150, 3)), "b": rng.normal(0.3, 1.0, (150, 3))}
-    for outlier in (1.0, 1e4):
-        models["a"][0] = outlier
-        settings = Settings(kernel=kernel, dependence=dependence, rng=0, progress=False)
-        with resolved(data, models, settings, "") as plan:
-            near = near_estimates(plan, plan.data)
-            kernels = [relfit.checks.robustness.scaled(plan.estimate.kernel, factor) for factor in (0.5, 2.0)]
-            exact = estimates_at(plan.data, plan.estimate, kernels, shared=False)
-        for one, other in zip(near, exact, strict=True):
-            np.testing.assert_allclose(one.values, other.values, atol=1e-4 * other.standard_error.min())
-            np.testing.assert_allclose(one.covariance, other.covariance, rtol=1e-4)
+    groups = options.pop("groups", None)
+    if groups is not None:
+        codes = np.arange(150) % groups
+        options["groups"] = codes if kind == "ksd" else {"reference": codes} | dict.fromkeys(models, codes)
+    if outlier is not None:
+        data[0] = models["a"][0] = outlier
+    if kind == "ksd":
+        models = {name: relfit.Density(score=lambda x, m=m: m - x) for name, m in SHIFTS.items()}
+    if kind == "target":
+        data = relfit.Density(score=lambda x: -x, dim=3)
+    return data, models, {**options, "rng": 0, "progress": False}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_estimates_are_those_of_separate_comparisons(name):
+    """In single precision, to 1e-4 of the standard errors; what is far out is computed in double precision."""
+    data, models, options = case(name)
+    with resolved(data, models, Settings.of("compare", options), "") as plan:
+        kept = with_scores_kept(plan)
+        main = joint_estimate(kept.data, kept.estimate)
+        near = near_estimates(kept)
+        kernels = [scaled(plan.estimate.kernel, factor) for factor in (0.5, 2.0)]
+        same, *exact = [
+            joint_estimate(plan.data, replace(plan.estimate, kernel=kernel))
+            for kernel in (plan.estimate.kernel, *kernels)
+        ]
+    for one, other in zip(near, exact, strict=True):
+        np.testing.assert_allclose(one.values, other.values, atol=1e-4 * other.standard_error.min())
+        np.testing.assert_allclose(one.covariance, other.covariance, rtol=1e-4, atol=1e-4 * other.covariance.max())
+        assert (one.close is None) == (other.close is None)
+        if one.close is not None:
+            np.testing.assert_allclose(one.close.second, other.close.second, rtol=1e-3)
+    np.testing.assert_array_equal(main.values, same.values)
+    np.testing.assert_array_equal(main.covariance, same.covariance)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_marks_are_those_of_separate_comparisons(name):
+    """A verdict is marked exactly where a comparison with that bandwidth has another one."""
+    data, models, options = case(name)
+    options["test"] = "relpsi"  # its p-values are not approximated at other bandwidths
+    result = relfit.compare(data, models, **options)
+    near = [
+        relfit.compare(data, models, **{**options, "kernel": scaled(result.kernel, factor)}).grade
+        for factor in (0.5, 2.0)
+    ]
+    expected = [not any(changes(used, grades[i]) for grades in near) for i, used in enumerate(result.grade)]
+    assert list(result.robust_to_bandwidth) == expected
 
 
 def test_sums_by_hand():
@@ -174,11 +244,11 @@ def test_sums_by_hand():
     kernels = relfit.Gaussian(2.0), relfit.Gaussian(0.5)
     rows = np.array([[0.0], [1.0], [3.0]])
     for precision in ("double", "single"):
-        backend = NearbyBackend(precision, kernels=kernels)
-        points = backend.points(kernels[0], rows)
-        for kernel in kernels:
-            products = backend.block_sums(Job(kernel, points, None, {"phi": np.ones(3)}, squares=True))
+        backend = NearbyBackend(precision)
+        together = Together(kernels)
+        right = dict.fromkeys(together.names, np.ones(3))
+        products = backend.block_sums(Job(together, backend.points(together, rows), None, right, squares=True))
+        for k, kernel in enumerate(kernels):
             phi = kernel.phi(np.square(rows - rows.T)) - np.eye(3)
-            np.testing.assert_allclose(products.rows["phi"], phi.sum(axis=1), rtol=1e-6)
-            assert products.squares == pytest.approx(np.square(phi).sum(), rel=1e-6)
-    assert NumpyBackend().name == "numpy"
+            np.testing.assert_allclose(products.rows[k, "phi"], phi.sum(axis=1), rtol=1e-6)
+            assert products.squares[k] == pytest.approx(np.square(phi).sum(), rel=1e-6)

@@ -28,8 +28,8 @@ class Estimated:
 class Compared(Estimated):
     """What was decided, too.
 
-    `selecting` is the plan of the `selection`. `data` are those of the plan with densities
-    that remember their scores at the same rows. `asked` is the discrepancy as the caller
+    `selecting` is the plan of the `selection`. `kept` is the plan with what its estimate
+    keeps for other bandwidths. `asked` is the discrepancy as the caller
     gave it, "auto" by default.
     """
 
@@ -38,7 +38,7 @@ class Compared(Estimated):
     criteria: Criteria
     selection: JointEstimate | None = None
     selecting: Plan | None = None
-    data: Data | None = None
+    kept: Plan | None = None
     asked: str = "auto"
 
 

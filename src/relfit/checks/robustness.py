@@ -14,7 +14,7 @@ from scipy.special import ndtr
 
 from relfit.checks.base import Compared, Findings
 from relfit.compute.backend import NumpyBackend
-from relfit.compute.nearby import NearbyBackend
+from relfit.compute.nearby import NearbyBackend, SharedSums
 from relfit.data.load import Data
 from relfit.data.models import Density
 from relfit.estimators import joint_estimate
@@ -174,8 +174,8 @@ def check_bandwidth(compared: Compared) -> Findings:
     try:
         selections: list[Any] = [None, None]
         if compared.selecting is not None:
-            selections = near_estimates(compared.selecting, compared.selecting.data)
-        joints = near_estimates(plan, compared.data or plan.data)
+            selections = near_estimates(compared.selecting)
+        joints = near_estimates(compared.kept or plan)
         others = [
             _near_grades(compared, compared.test.prepared(joint), selection)
             for joint, selection in zip(joints, selections, strict=True)
@@ -260,16 +260,14 @@ def _class(grade: str) -> int:
     return _CLASSES.get(grade, 0)
 
 
-def pair_findings(
-    plan: Plan, data: Data, worse: bool, decide: Callable[[JointEstimate], bool]
-) -> Findings:
+def pair_findings(plan: Plan, worse: bool, decide: Callable[[JointEstimate], bool]) -> Findings:
     """The same for a fixed pair: `decide` says whether the first model is worse, from an
     estimate.
     """
     if not is_affordable(plan):
         return Findings()
     try:
-        verdicts = [decide(joint) for joint in near_estimates(plan, data)]
+        verdicts = [decide(joint) for joint in near_estimates(plan)]
     except RelfitError:
         return Findings()
     texts = {
@@ -327,10 +325,11 @@ def is_affordable(plan: Plan) -> bool:
     return seconds <= LONGEST
 
 
-def near_estimates(plan: Plan, data: Data) -> list[JointEstimate]:
+def near_estimates(plan: Plan) -> list[JointEstimate]:
     """The estimates at half and at twice the bandwidth, in single precision where that is
     exact enough.
     """
+    data = plan.data
     estimate = plan.estimate
     kernels = [
         kernel for factor in NEAR if (kernel := scaled(estimate.kernel, factor)) is not None
@@ -350,20 +349,16 @@ def estimates_at(
 ) -> list[JointEstimate]:
     """The estimate with each of these kernels, which differ in length only.
 
-    MMD computes the distances once for all of them if they are to be `shared`.
+    The distances are computed once for all of them if they are to be `shared`.
     """
-    if data.kind != "samples" or estimate.kernel.tilt is not None or not shared:
-        return [joint_estimate(data, replace(estimate, kernel=kernel)) for kernel in kernels]
-    longest_first = sorted(kernels, key=lambda kernel: -kernel.length)
-    runtime = estimate.runtime
-    precision: Any = getattr(runtime.backend, "precision", "double")
-    backend = NearbyBackend(precision, kernels=tuple(longest_first))
-    found: dict[Kernel, JointEstimate] = {}
-    for kernel in longest_first:
-        backend.starts.clear()
-        settings = replace(estimate, kernel=kernel, runtime=replace(runtime, backend=backend))
-        found[kernel] = joint_estimate(data, settings)
-    return [found[kernel] for kernel in kernels]
+    if shared and estimate.kernel.tilt is None:
+        runtime = estimate.runtime
+        precision: Any = getattr(runtime.backend, "precision", "double")
+        longest_first = sorted(kernels, key=lambda kernel: -kernel.length)
+        sums = SharedSums(tuple(longest_first))
+        runtime = replace(runtime, backend=NearbyBackend(precision), shared=sums)
+        estimate = replace(estimate, runtime=runtime)
+    return [joint_estimate(data, replace(estimate, kernel=kernel)) for kernel in kernels]
 
 
 # ── other bandwidths in full, for the report ──────────────────────────────────────────────────
@@ -434,14 +429,16 @@ def scaled(kernel: Kernel, factor: float) -> Kernel | None:
 
 
 def with_scores_kept(plan: Plan) -> Plan:
-    """The plan with densities that keep their scores, if `check_bandwidth` needs them again."""
+    """The plan that keeps scores and terms of the Stein kernel, if `check_bandwidth` needs
+    them again.
+    """
     if (
         plan.data.kind == "samples"
         or plan.estimate.folder is not None
         or not is_affordable(plan)
     ):
         return plan
-    return replace(plan, data=remembering(plan.data))
+    return replace(plan.estimated_with(kept={}), data=remembering(plan.data))
 
 
 def remembering(data: Data) -> Data:

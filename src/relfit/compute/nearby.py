@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -20,9 +21,11 @@ from relfit.compute.backend import (
 from relfit.kernels.base import Kernel
 from relfit.util.arrays import Array
 
-# Rows and columns of a tile: it fits into the cache of a core.
-_HEIGHT = 128
-_WIDTH = 896
+T = TypeVar("T", bound="HasKernels")
+
+# Rows and columns of a tile: few tiles, since threads wait for the interpreter between them.
+_HEIGHT = 224
+_WIDTH = 2048
 # Rows and columns of a matrix that is a single block.
 _WHOLE = 2048
 # The ratio of the two lengths at which the Gaussian of the shorter one is φ^16 of the longer
@@ -31,18 +34,63 @@ _FOUR = 4.0
 
 
 @dataclass(frozen=True)
-class NearbyBackend(NumpyBackend):
-    """Computes the distances of a block once for all `kernels`, from the longest to the
-    shortest.
+class Together(Kernel):
+    """Kernels whose sums are taken together, from the longest to the shortest; not for users.
 
-    For φ alone, as in MMD. An estimate with the first kernel computes and keeps the sums of
-    all of them; estimates with the others, of the same rows, only look theirs up. In single
-    precision blocks that would lose too many digits are in double precision.
+    Its weights have names such as (0, "phi"), φ of the first kernel.
     """
 
-    kernels: tuple[Kernel, ...] = ()
-    known: dict[tuple[int, ...], list[Products]] = field(default_factory=dict, compare=False)
-    starts: list[int] = field(default_factory=list, compare=False)
+    kernels: tuple[Kernel, ...]
+
+    @property
+    def parts(self) -> tuple[Kernel, ...]:
+        return self.kernels
+
+    @property
+    def names(self) -> list[Any]:
+        """The name of φ of each kernel."""
+        return [(k, "phi") for k in range(len(self.kernels))]
+
+    def phi(self, t: Array) -> NoReturn:
+        raise NotImplementedError
+
+
+class HasKernels(Protocol):
+    """Sums of several kernels."""
+
+    def of_kernel(self, k: int) -> Self:
+        """Those of one of them."""
+
+
+@dataclass
+class SharedSums:
+    """Sums over kernel matrices for estimates that differ in their kernel only.
+
+    The estimates are made one after another and ask for the same sums in the same order. The
+    first computes and keeps those of all `kernels`.
+    """
+
+    kernels: tuple[Kernel, ...]
+    kept: dict[Kernel, deque[Any]] = field(default_factory=dict)
+
+    def sums(self, reduction: Any, compute: Callable[[Any], Sequence[T]]) -> list[T]:
+        """The sums of the reduction; `compute` makes those of a reduction with any kernel."""
+        waiting = self.kept.setdefault(reduction.kernel, deque())
+        if not waiting:
+            every = compute(replace(reduction, kernel=Together(self.kernels)))
+            for k, kernel in enumerate(self.kernels):
+                each = [sums.of_kernel(k) for sums in every]
+                self.kept.setdefault(kernel, deque()).append(each)
+        own: list[T] = waiting.popleft()
+        return own
+
+
+@dataclass(frozen=True)
+class NearbyBackend(NumpyBackend):
+    """Computes the distances of a block once for all kernels of a `Together`.
+
+    In single precision, blocks that would lose too many digits are in double precision.
+    """
 
     def block_rows(self, longest: int, sides: int, memory: int) -> int:
         """Whole matrices of up to 2048 rows: there are several of them, and each block has a
@@ -51,79 +99,59 @@ class NearbyBackend(NumpyBackend):
         return longest if longest <= _WHOLE else super().block_rows(longest, sides, memory)
 
     def points(self, kernel: Kernel, rows: Array) -> Points:
-        """The rows, prepared for the longest kernel and numbered.
-
-        Estimates of the same rows ask for points in the same order, so the numbers are the
-        same, too.
-        """
-        start = sum(self.starts)
-        self.starts.append(len(rows))
-        return replace(super().points(self.kernels[0], rows), start=start)
+        """The rows, prepared for the longest kernel."""
+        return super().points(_kernels(kernel)[0], rows)
 
     def block_sums(self, block: Job) -> Products:
-        """The products of the block with φ of its kernel."""
-        key = (block.x.start, len(block.x), block.across.start, len(block.across))
-        if key not in self.known:
-            with np.errstate(over="ignore", under="ignore"):
-                self.known[key] = self._products(block)
-        return self.known[key][self.kernels.index(block.kernel)]
-
-    def _products(self, block: Job) -> list[Products]:
-        """The products with every kernel, which have numbers in the place of weights."""
-        numbers: Any = range(len(self.kernels))
-        right = dict.fromkeys(numbers, block.right["phi"])
-        left = dict.fromkeys(numbers, block.left["phi"]) if block.left else {}
-        every: Any = super().block_sums(
-            replace(block, kernel=self.kernels[0], right=right, left=left)
-        )
-        return [
-            Products(
-                {"phi": every.rows[k]},
-                {"phi": every.columns[k]} if left else {},
-                every.squares[k],
-            )
-            for k in numbers
-        ]
+        with np.errstate(over="ignore", under="ignore"):
+            return super().block_sums(block)
 
     def operands(self, block: Job, dtype: Any) -> Operands:
-        return _Operands(
-            block,
-            dtype if fits_single(block, self.kernels[-1].length) else np.float64,
-            self.kernels,
-        )
+        kernels = _kernels(block.kernel)
+        block = replace(block, kernel=kernels[0])
+        single = self.precision == "single" and fits_single(block, kernels[-1].length)
+        return _Operands(block, np.float32 if single else np.float64, kernels)
+
+
+def _kernels(kernel: Kernel) -> tuple[Kernel, ...]:
+    assert isinstance(kernel, Together)  # noqa: S101  (no other kernel comes with this backend)
+    return kernel.kernels
 
 
 class _Operands(Operands):
-    """A tile of φ for every kernel from one tile of distances."""
+    """A tile of every weight of every kernel from one tile of distances."""
 
     def __init__(self, block: Job, dtype: Any, kernels: Sequence[Kernel]) -> None:
         self.kernels = kernels
+        names: Any = block.right
+        self.which = tuple(dict.fromkeys(name for _, name in names))
         self.squares = np.zeros(len(kernels))
         super().__init__(block, dtype)
 
     def tile_sizes(self, dtype: Any, columns: int) -> tuple[int, int]:
-        return _HEIGHT, _WIDTH
+        return _HEIGHT, min(_WIDTH, max(len(self.across), _HEIGHT))
 
     def more_tiles(self) -> int:
         return 1
 
-    def products(self) -> Any:
+    def products(self) -> Products:
         """The products with every kernel, and the squares of each."""
-        every: Any = add_up_tiles(
-            replace(self.block, squares=False), self, self.height, self.width, float
-        )
+        block = replace(self.block, squares=False)
+        every: Any = add_up_tiles(block, self, self.height, self.width, float)
         every.squares = self.squares
-        return every
+        return every  # type: ignore[no-any-return]
 
     def weights(self, i: slice, j: slice) -> Any:
         weights: Any = super().weights(i, j)
-        for k, tile in weights.items():
-            twice = self.block.symmetric and i != j
-            self.squares[k] += (2.0 if twice else 1.0) * float(tile.ravel() @ tile.ravel())
+        if self.block.squares:
+            twice = 2.0 if self.block.symmetric and i != j else 1.0
+            for k in range(len(self.kernels)):
+                tile = weights[k, "phi"].ravel()
+                self.squares[k] += twice * float(tile @ tile)
         return weights
 
     def values(self, argument: Array) -> Any:
-        """φ of every kernel.
+        """The weights of every kernel.
 
         For Gaussians of the lengths 2b and b/2 one exponential gives both: φ of the second
         is φ¹⁶ of the first.
@@ -131,15 +159,20 @@ class _Operands(Operands):
         longest = self.kernels[0]
         if longest.unit_rate is None:
             t = np.maximum(argument, 0.0, out=argument)
-            return {k: kernel.phi(t.copy()) for k, kernel in enumerate(self.kernels)}
+            each = [kernel.weights(t.copy(), self.which) for kernel in self.kernels]
+            return {
+                (k, name): tile
+                for k, tiles in enumerate(each)
+                for name, tile in zip(self.which, tiles, strict=True)
+            }
         if len(self.kernels) == 2 and longest.length == _FOUR * self.kernels[1].length:
             first = np.exp(argument, out=argument)
             second = self.tiles[: argument.size].reshape(argument.shape)
             np.multiply(first, first, out=second)
             for _ in range(3):
                 np.multiply(second, second, out=second)
-            return {0: first, 1: second}
+            return {(0, "phi"): first, (1, "phi"): second}
         return {
-            k: np.exp(argument * (longest.length / each.length) ** 2)
+            (k, "phi"): np.exp(argument * (longest.length / each.length) ** 2)
             for k, each in enumerate(self.kernels)
         }

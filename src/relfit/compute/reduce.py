@@ -48,6 +48,7 @@ from relfit.compute.backend import (
     numba_problem,
 )
 from relfit.compute.checkpoint import Checkpoint
+from relfit.compute.nearby import SharedSums
 from relfit.compute.rows import cuts, opened, parts
 from relfit.compute.schedulers import Scheduler, Task, local_executor, local_results
 from relfit.kernels.base import Kernel
@@ -227,7 +228,8 @@ class Runtime:
     Blocks of at most `memory` bytes in all are computed by the `backend`, in our own
     `threads` or on the caller's `executor`, in this process. A `scheduler` sends patches, of
     at most `patch_rows` rows, to workers elsewhere, and a `checkpoint` records the finished
-    ones. `progress` is called with the numbers of finished pairs and of all pairs.
+    ones. `progress` is called with the numbers of finished pairs and of all pairs. `shared`
+    is set where several kernels are summed together.
     """
 
     backend: Backend = field(default_factory=NumpyBackend)
@@ -238,6 +240,7 @@ class Runtime:
     scheduler: Scheduler | None = None
     checkpoint: Checkpoint | None = None
     patch_rows: int | None = None
+    shared: SharedSums | None = None
 
 
 @dataclass(frozen=True)
@@ -269,6 +272,8 @@ class Patch:
 class Sums:
     """The sums of a patch or of a whole matrix: one number or l of them for each row, the
     same for columns, and Σk².
+
+    Several kernels have one after another along the second axis.
     """
 
     rows: Array
@@ -279,8 +284,15 @@ class Sums:
         return Sums(
             host(self.rows),
             None if self.columns is None else host(self.columns),
-            float(self.squares),
+            self.squares if isinstance(self.squares, np.ndarray) else float(self.squares),
         )
+
+    def of_kernel(self, k: int) -> Sums:
+        """Those of one of several kernels."""
+        rows = np.ascontiguousarray(self.rows[:, k])
+        columns = None if self.columns is None else np.ascontiguousarray(self.columns[:, k])
+        squares = np.asarray(self.squares)
+        return Sums(rows, columns, float(squares[k] if squares.ndim else squares))
 
 
 class Reduction(Protocol):
@@ -368,6 +380,11 @@ def matrix_sums(
     Arrays are where the backend computes if every matrix is a single patch, on the host
     otherwise.
     """
+    if runtime.shared is not None:
+        alone = replace(runtime, shared=None)
+        return runtime.shared.sums(
+            reduction, lambda every: matrix_sums(every, sources, matrices, alone)
+        )
     size = patch_rows(reduction.width(sources), runtime)
     shapes = [(len(sources[x]), len(sources[y])) for x, y in matrices]
     cut = [

@@ -7,6 +7,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -135,6 +136,16 @@ class PairSource:
     band_values: Callable[[Sequence[Array]], Callable[..., Array]]
     width: int = 1
 
+    def values_between(self, a: Rows, b: Rows) -> Array:
+        """The values (m, l) of the pairs of rows a and b, evaluated a few at a time."""
+        size = max(16, CHUNK_NUMBERS // self.width)
+        chunks = [slice(k, k + size) for k in range(0, len(a), size)]
+        return np.concatenate([self.chunk_values(a[chunk], b[chunk]) for chunk in chunks])
+
+    def chunk_values(self, a: Rows, b: Rows) -> Array:
+        """The same for few enough pairs."""
+        return self.pair_values(self.fetch(a), self.fetch(b))
+
 
 def second_order(
     source: PairSource, seed: int, psi: Array, values: Array
@@ -146,40 +157,45 @@ def second_order(
     ψ_b)/2 − D``.
     """
     n = source.rows
+    a, b, some = _random_pairs(n, seed)
+    count = len(a)
+    places = _above_diagonal(len(some))
+
+    def centred_values(a: Rows, b: Rows, h: Array) -> Array:
+        return np.asarray(h - (psi[a] + psi[b]) / 2.0 - values)
+
+    h = source.values_between(a, b)
+    plain = np.cov(h.T).reshape(source.models, source.models) / (n * (n - 1) / 2)
+    pairs = centred_values(a, b, h)
+    covariance = pairs.T @ pairs / count * (2.0 / (n * (n - 3)))
+    diagonal = source.values_between(some, some)
+    trace = np.maximum(diagonal.mean(axis=0) - values, 0.0) / n
+    matrices = np.zeros((source.models, len(some), len(some)))
+    first = some[places[0]]
+    second = some[places[1]]
+    matrices[:, places[0], places[1]] = centred_values(
+        first, second, source.values_between(first, second)
+    ).T
+    return plain, SecondOrderMoments(
+        covariance, trace, components(matrices + matrices.transpose(0, 2, 1))
+    )
+
+
+@lru_cache(maxsize=4)
+def _random_pairs(n: int, seed: int) -> tuple[Rows, Rows, Rows]:
+    """Pairs of n rows, and rows of which all pairs are taken: the same for models of a size."""
     rng = stream(seed, "second order")
     count = min(PAIRS_PER_ROW * n, MOST_PAIRS)
     a = rng.integers(n, size=count)
     b = (a + rng.integers(1, n, size=count)) % n
     some = rng.choice(n, size=min(n, COMPONENT_ROWS), replace=False)
-    places = np.triu_indices(len(some), 1)
+    return a, b, some
 
-    def pair_values(a: Rows, b: Rows) -> Array:
-        size = max(16, CHUNK_NUMBERS // source.width)
-        chunks = [slice(k, k + size) for k in range(0, len(a), size)]
-        return np.concatenate(
-            [
-                source.pair_values(source.fetch(a[chunk]), source.fetch(b[chunk]))
-                for chunk in chunks
-            ]
-        )
 
-    def centred_values(a: Rows, b: Rows, h: Array) -> Array:
-        return np.asarray(h - (psi[a] + psi[b]) / 2.0 - values)
-
-    h = pair_values(a, b)
-    plain = np.cov(h.T).reshape(source.models, source.models) / (n * (n - 1) / 2)
-    pairs = centred_values(a, b, h)
-    covariance = pairs.T @ pairs / count * (2.0 / (n * (n - 3)))
-    trace = np.maximum(pair_values(some, some).mean(axis=0) - values, 0.0) / n
-    matrices = np.zeros((source.models, len(some), len(some)))
-    first = some[places[0]]
-    second = some[places[1]]
-    matrices[:, places[0], places[1]] = centred_values(
-        first, second, pair_values(first, second)
-    ).T
-    return plain, SecondOrderMoments(
-        covariance, trace, components(matrices + matrices.transpose(0, 2, 1))
-    )
+@lru_cache(maxsize=4)
+def _above_diagonal(rows: int) -> tuple[Rows, Rows]:
+    """The places above the diagonal of a square matrix."""
+    return np.triu_indices(rows, 1)
 
 
 def components(matrices: Array) -> float:
@@ -408,7 +424,8 @@ class EstimateSettings:
 
     `groups` is None if all rows are independent, and `locations` unless the discrepancy is
     UME or FSSD. Scores that do not fit into memory are written to the `folder`. `note` says
-    how the estimator was chosen automatically.
+    how the estimator was chosen automatically. `kept`, if given, holds what estimates of the
+    same rows with other kernels need again, by the model.
     """
 
     kernel: Kernel
@@ -420,6 +437,11 @@ class EstimateSettings:
     locations: Locations | None = None
     folder: Path | None = None
     note: str = ""
+    kept: dict[str | None, dict[bytes, Any]] | None = None
+
+    def kept_of(self, model: str | None) -> dict[bytes, Any] | None:
+        """What is kept of this model, or of all models together (None)."""
+        return None if self.kept is None else self.kept.setdefault(model, {})
 
 
 class Kind(ABC):

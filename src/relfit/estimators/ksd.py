@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -36,7 +36,7 @@ from relfit.estimators.base import (
 )
 from relfit.estimators.groups import between_group_sums, row_orders, summed_by_group
 from relfit.estimators.kernel import centre_of, shifted
-from relfit.estimators.pairkernel import BandValues, PairKernel, RowSums
+from relfit.estimators.pairkernel import BandValues, PairKernel, RowSums, SteinTerms
 from relfit.kernels.base import Kernel, Weight
 from relfit.stats.joint import Psi, centred
 from relfit.util.arrays import Array, Rows, host, library
@@ -107,8 +107,29 @@ def _sizes(matrix: Array) -> Array:
     return np.where(largest == 0.0, 1.0, largest)
 
 
+@dataclass(frozen=True)
+class SteinSource(PairSource):
+    """Pairs of rows whose terms are `kept` for other kernels."""
+
+    stein: PairKernel = field(kw_only=True)
+    kept: dict[bytes, SteinTerms] | None = None
+
+    def chunk_values(self, a: Rows, b: Rows) -> Array:
+        if self.kept is None:
+            return super().chunk_values(a, b)
+        key = a.tobytes() + b.tobytes()
+        if key not in self.kept:
+            self.kept[key] = self.stein.stein_terms(self.fetch(a), self.fetch(b))
+        return np.stack(self.stein.stein_of(self.kept[key]), axis=1)
+
+
 def complete(
-    x: Any, scores: Sequence[Any], kernel: Kernel, runtime: Runtime, seed: int
+    x: Any,
+    scores: Sequence[Any],
+    kernel: Kernel,
+    runtime: Runtime,
+    seed: int,
+    kept: dict[bytes, SteinTerms] | None = None,
 ) -> Estimates:
     """KSD² of each model, scores (n, d) at the reference rows x (n, d), with ψ rows.
 
@@ -116,7 +137,8 @@ def complete(
     the factor makes ψᵀψ/(n(n−1)) the jackknife covariance, which the plain projection falls
     short of by ((n−2)/(n−1))². The second-order part comes from random pairs of rows. The
     yardstick is that of the model with the smallest KSD²: each has a Stein kernel of its
-    own, and this one is closest to that of the data.
+    own, and this one is closest to that of the data. Terms of these pairs are `kept` for
+    other kernels.
     """
     n = len(x)
     centre = centre_of(x)
@@ -128,7 +150,7 @@ def complete(
     best = int(np.argmin(values))
     diagonal = np.zeros(len(values))
     diagonal[best] = _diagonal_sum(kernel, x, scores[best], centre)
-    return with_second_order(x, scores, kernel, centre, seed, values, psi, diagonal)
+    return with_second_order(x, scores, kernel, centre, seed, values, psi, diagonal, kept)
 
 
 def with_second_order(
@@ -140,6 +162,7 @@ def with_second_order(
     values: Array,
     psi: Psi,
     diagonal: Array,
+    kept: dict[bytes, SteinTerms] | None = None,
 ) -> Estimates:
     """KSD² `values` and their ψ rows with the second-order part, from random pairs of rows,
     and the yardstick.
@@ -157,7 +180,16 @@ def with_second_order(
 
     width = x.shape[1] * (1 + len(scores))
     stein = PairKernel(kernel)
-    source = PairSource(n, len(scores), fetch, stein.stein_pairs, stein.stein_bands, width)
+    source = SteinSource(
+        n,
+        len(scores),
+        fetch,
+        stein.stein_pairs,
+        stein.stein_bands,
+        width,
+        stein=stein,
+        kept=kept,
+    )
     best = int(np.argmin(values))
     yardstick = split_half_discrepancy(float(diagonal[best]), n, float(values[best]), n)
     assert psi.reference is not None  # noqa: S101  (its rows are the reference's)
@@ -260,7 +292,10 @@ class SteinSums:
             }
         if self.columns not in (None, which):
             right = {}  # only the sums of its rows are needed
-        columns = {w: independent_columns(matrix * weight) for w, matrix in right.items()}
+        # Several kernels have matrices in common.
+        matrices = {id(matrix): matrix for matrix in right.values()}
+        found = {key: independent_columns(matrix * weight) for key, matrix in matrices.items()}
+        columns = {w: found[id(matrix)] for w, matrix in right.items()}
         return _Side(
             backend.points(self.kernel.untilted, x),
             columns,
@@ -389,7 +424,9 @@ class Densities(base.Kind):
         scores = [
             all_scores(name, density, x, settings) for name, density in data.densities.items()
         ]
-        return complete(x, scores, settings.kernel, settings.runtime, settings.seed)
+        return complete(
+            x, scores, settings.kernel, settings.runtime, settings.seed, settings.kept_of(None)
+        )
 
     def grouped(self, data: Data, settings: EstimateSettings, groups: base.Groups) -> Estimates:
         x = data.reference
@@ -518,6 +555,7 @@ class Target(base.Kind):
                 settings.kernel,
                 settings.runtime,
                 settings.seed,
+                settings.kept_of(name),
             )
             for name, x in data.samples.items()
         ]

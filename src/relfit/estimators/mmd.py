@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from relfit.compute.backend import Backend, Job, Points, Products
+from relfit.compute.nearby import Together
 from relfit.compute.reduce import Patch, Runtime, Sums, kernel_key, matrix_sums
 from relfit.compute.rows import parts
 from relfit.data.load import Data
@@ -40,7 +41,7 @@ from relfit.estimators.groups import (
 )
 from relfit.estimators.kernel import centre_for, in_parts, shifted
 from relfit.estimators.pairkernel import BandRows, BandValues, PairKernel, Part
-from relfit.kernels.base import Kernel
+from relfit.kernels.base import Kernel, Weight
 from relfit.kernels.composite import Squared
 from relfit.stats.joint import Psi, centred
 from relfit.util.arrays import Array, Rows, host, library
@@ -332,9 +333,12 @@ class KernelSums:
         dropped = self.paired and patch.x != patch.y and patch.i == patch.j
 
         def job(kernel: Kernel, a: Points, b: Points, u: Array, v: Array) -> Job:
+            names = _names(kernel)
+            right = dict.fromkeys(names, v)
             if patch.symmetric:
-                return Job(kernel, a, None, {"phi": v}, squares=True)
-            return Job(kernel, a, b, {"phi": v}, {"phi": u}, diagonal=not dropped, squares=True)
+                return Job(kernel, a, None, right, squares=True)
+            left = dict.fromkeys(names, u)
+            return Job(kernel, a, b, right, left, diagonal=not dropped, squares=True)
 
         first = job(plain, x.points, y.points, x.weights, y.weights)
         if x.squared is None or y.squared is None:
@@ -344,6 +348,8 @@ class KernelSums:
     def finish(self, x: _Side, y: _Side, products: Sequence[Products]) -> Sums:
         """The products, each times its own row's weight."""
         first, *squares = products
+        if isinstance(self.kernel, Together):
+            return _of_every_kernel(self.kernel, first)
         rows = first.rows["phi"]
         columns = first.columns.get("phi")
         if not squares:
@@ -354,6 +360,21 @@ class KernelSums:
             None if columns is None else host(columns) * y.weights,
             total,
         )
+
+
+def _names(kernel: Kernel) -> list[Weight]:
+    """The names of φ in a job with this kernel."""
+    return kernel.names if isinstance(kernel, Together) else ["phi"]
+
+
+def _of_every_kernel(kernel: Together, products: Products) -> Sums:
+    """The sums of several kernels, side by side."""
+    rows, columns = (
+        np.stack([sums[name] for name in kernel.names], axis=1) if sums else None
+        for sums in (products.rows, products.columns)
+    )
+    assert rows is not None  # noqa: S101  (every job has products with rows)
+    return Sums(rows, columns, products.squares)
 
 
 def pair_values(kernel: Kernel, first: Sequence[Array], second: Sequence[Array]) -> Array:

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
 from scipy.spatial.distance import cdist
 
 from relfit.compute.backend import LARGEST_PRODUCT_RATIO, NumpyBackend
+from relfit.compute.nearby import Together
 from relfit.compute.rows import parts
 from relfit.kernels.base import Kernel, Weight
 from relfit.kernels.precomputed import Precomputed
@@ -49,6 +50,18 @@ class Part(NamedTuple):
     first: int
     last: int
     lags: int
+
+
+class SteinTerms(NamedTuple):
+    """Of pairs of rows with d columns: r², the s·s' and (x − x')·(s' − s) of each model, and
+    the weight of each pair, if there is one.
+    """
+
+    columns: int
+    squares: Array
+    products: list[Array]
+    slopes: list[Array]
+    weight: Array | None
 
 
 BandValues = Callable[[Part], Array]
@@ -84,47 +97,57 @@ class PairKernel:
             return self.kernel.block(x, y)
         return self.weights(x, y, ("phi",))[0]
 
-    def weights(
-        self, x: Array, y: Array, which: Sequence[Weight], *, dense: bool = True
-    ) -> tuple[Array, ...]:
-        """φ, φ' and r²φ'', with the weights of the rows if there are any."""
+    def weights(self, x: Array, y: Array, which: Sequence[Weight]) -> tuple[Array, ...]:
+        """φ, φ' and r²φ'' (n, m), with the weights of the rows if there are any."""
         plain = self.kernel.untilted
-        if not dense:
-            t = row_products(x - y, x - y)
-        elif plain.variable == "dot":
-            t = x @ y.T
-        else:
-            t = squared_distances(x, y, plain.length)
+        dot = plain.variable == "dot"
+        t = x @ y.T if dot else squared_distances(x, y, plain.length)
         weights = plain.weights(t, which)
         tilt = self.kernel.tilt
         if tilt is None:
             return weights
-        left = tilt.weights(x)
-        scale = left[:, None] * tilt.weights(y) if dense else left * tilt.weights(y)
+        scale = tilt.weights(x)[:, None] * tilt.weights(y)
         return tuple(scale * weight for weight in weights)
 
     def stein(
         self, first: Sequence[Array], second: Sequence[Array], *, dense: bool = True
     ) -> list[Array]:
         """u_i(x_a, y_b) of each model; `first` and `second` hold rows with scores."""
+        if not dense:
+            return self.stein_of(self.stein_terms(first, second))
         x = first[0]
         y = second[0]
         s = self.tilted_scores(*first)
         t = self.tilted_scores(*second)
-        phi, dphi, r2ddphi = self.weights(x, y, STEIN_WEIGHTS, dense=dense)
+        phi, dphi, r2ddphi = self.weights(x, y, STEIN_WEIGHTS)
         trace = -2.0 * x.shape[1] * dphi - 4.0 * r2ddphi
-        gap = None if dense else x - y
 
         def value(a: Array, b: Array) -> Array:
-            if gap is not None:
-                products = row_products(a, b)
-                slopes = row_products(gap, b - a)
-            else:
-                products = a @ b.T
-                slopes = x @ b.T + a @ y.T - row_products(x, a)[:, None] - row_products(y, b)
-            return np.asarray(phi * products + 2.0 * dphi * slopes + trace)
+            slopes = x @ b.T + a @ y.T - row_products(x, a)[:, None] - row_products(y, b)
+            return np.asarray(phi * (a @ b.T) + 2.0 * dphi * slopes + trace)
 
         return [value(a, b) for a, b in zip(s, t, strict=True)]
+
+    def stein_terms(self, first: Sequence[Array], second: Sequence[Array]) -> SteinTerms:
+        """What `stein_of` needs of pairs, row by row: it is the same for every length."""
+        x = first[0]
+        y = second[0]
+        gap = x - y
+        both = list(zip(self.tilted_scores(*first), self.tilted_scores(*second), strict=True))
+        products = [row_products(s, t) for s, t in both]
+        slopes = [row_products(gap, t - s) for s, t in both]
+        tilt = self.kernel.tilt
+        weight = None if tilt is None else tilt.weights(x) * tilt.weights(y)
+        return SteinTerms(x.shape[1], row_products(gap, gap), products, slopes, weight)
+
+    def stein_of(self, terms: SteinTerms) -> list[Array]:
+        """u_i of each model, from the terms of pairs."""
+        phi, dphi, r2ddphi = self.kernel.untilted.weights(terms.squares, STEIN_WEIGHTS)
+        if terms.weight is not None:
+            phi, dphi, r2ddphi = (terms.weight * each for each in (phi, dphi, r2ddphi))
+        trace = -2.0 * terms.columns * dphi - 4.0 * r2ddphi
+        both = zip(terms.products, terms.slopes, strict=True)
+        return [np.asarray(phi * s + 2.0 * dphi * slope + trace) for s, slope in both]
 
     def stein_pairs(self, first: Sequence[Array], second: Sequence[Array]) -> Array:
         """u_i(x_a, y_a) row by row: (n, l)."""
@@ -151,6 +174,8 @@ class PairKernel:
         x·x' + c + c')``, which takes φ @ [1, x, c_i, v_i] alone.
         """
         plain = self.kernel.untilted
+        if isinstance(plain, Together):
+            return _columns_together(plain.kernels, x, scores)
         d = x.shape[1]
         arrays = library(x)
         one = arrays.ones_like(x[:, :1])
@@ -194,6 +219,47 @@ class PairKernel:
         if gamma is None:
             return _radial_bands(x, rows, scores)
         return _gaussian_bands(x, rows, scores, gamma)
+
+
+def _columns_together(
+    kernels: Sequence[Kernel], x: Array, scores: Sequence[Array]
+) -> tuple[dict[Any, Array], RowSums]:
+    """Columns that do not depend on the length of the kernel, and the row sums (n, k, l) of
+    all k kernels.
+    """
+    each = [PairKernel(kernel).stein_columns(x, scores) for kernel in kernels]
+    rates = [decay_rate(kernel) for kernel in kernels]
+    right: dict[Any, Array] = {}
+    if None in rates:
+        for k in range(len(kernels)):
+            right |= {(k, weight): matrix for weight, matrix in each[0][0].items()}
+    else:
+        slopes = np.stack([row_products(s, x) for s in scores], axis=1)
+        one = np.ones((len(x), 1))
+        columns = np.hstack([one, x, row_products(x, x)[:, None], slopes, *scores])
+        right = {(k, "phi"): columns for k in range(len(kernels))}
+
+    def finish(products: Mapping[Any, Array]) -> Array:
+        sums = []
+        for k, (own, finish_one) in enumerate(each):
+            found = {weight: products[k, weight] for weight in own}
+            rate = rates[k]
+            if rate is not None:
+                found["phi"] = _of_rate(found["phi"], rate, x.shape[1], len(scores))
+            sums.append(finish_one(found))
+        return np.stack(sums, axis=1)
+
+    return right, finish
+
+
+def _of_rate(product: Array, gamma: float, d: int, models: int) -> Array:
+    """W @ [1, x, c_i, v_i] of a Gaussian, from W @ [1, x, ‖x‖², s_i·x, s_i]."""
+    one, x, squares, slopes, scores = np.split(
+        product, np.cumsum([1, d, 1, models]).tolist(), axis=1
+    )
+    c = 2.0 * gamma * slopes + d * gamma * one - 4.0 * gamma**2 * squares
+    v = scores - 2.0 * gamma * np.tile(x, models)
+    return np.hstack([one, x, c, v])
 
 
 def decay_rate(kernel: Kernel) -> float | None:
