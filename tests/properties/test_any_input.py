@@ -14,7 +14,7 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 import relfit
@@ -266,6 +266,7 @@ JSON = st.recursive(
 
 @settings(fixed, max_examples=300)
 @given(st.sampled_from(sorted(RESULT)), JSON)
+@example("command", ["\x00"])
 def test_a_stored_result_with_another_field(key, value):
     """It is refused, or can be shown in every way."""
     text = json.dumps({**RESULT, key: value})

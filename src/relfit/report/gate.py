@@ -603,7 +603,7 @@ def junit_xml(comparison: Comparison, gate: Gate | None = None, seconds: float =
         "errors": str(int(tag == "error")),
         "skipped": "0",
     }
-    command = (comparison.command or ("compare",))[0]
+    command = _legal(visible((comparison.command or ("compare",))[0]))
     root = ElementTree.Element("testsuites", {"name": "relfit", **counts})
     named = {"name": f"relfit {command}", "time": f"{seconds:.3f}", **counts}
     suite = ElementTree.SubElement(root, "testsuite", named)
