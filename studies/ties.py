@@ -5,10 +5,12 @@ Writes docs/evidence/calibration/ties.md.
 python -m studies.ties [--trials 1000] [--workers 2]
 """
 
+from functools import cache
+
 import numpy as np
 from scipy.optimize import brentq
 
-from relfit import Gaussian, compare, compare_losses, compare_pair
+from relfit import Density, Gaussian, compare, compare_losses, compare_pair
 from studies.study import ALPHA, Part, Study, main, table, write_page
 
 # Reference rows, rows of the two models, columns, and the shift of each model.
@@ -43,6 +45,17 @@ STEPS = (
     (10, 150, 0.5, 0.5),
     (30, 150, 0.3, 0.3),
 )
+
+# Rows of each sample, columns, and the shift of two of three models.
+SHAPES = ((30, 5, 0.4), (60, 5, 0.4), (100, 5, 0.4), (300, 5, 0.4), (1000, 5, 0.4), (200, 2, 0.4), (100, 10, 0.5))
+# How the score of a density differs from that of the standard normal distribution, for one column.
+UNLIKE_SCORES = {
+    "constant": np.ones_like,
+    "slope": lambda x: x,
+    "tail": lambda x: np.maximum(x - 1.5, 0.0),
+    "local": lambda x: (np.abs(x - 1.0) < 0.13).astype(float),
+    "sine": lambda x: np.sin(4.0 * x),
+}
 
 
 def size_trial(setting, seed):
@@ -144,6 +157,44 @@ def as_far(shift, columns, bandwidth):
     return brentq(excess, 1.0, 4.0)
 
 
+def shape_trial(setting, seed):
+    """A wide model between two that are shifted along different axes, all at the same MMD²."""
+    rng = np.random.default_rng(seed)
+    n, d, shift = setting["n"], setting["d"], setting["shift"]
+    bandwidth = np.sqrt(d)
+    data = rng.normal(size=(n, d))
+    models = {
+        "shifted": rng.normal(size=(n, d)) + shift * np.eye(d)[0],
+        "wide": as_far(shift, d, bandwidth) * rng.normal(size=(n, d)),
+        "other axis": rng.normal(size=(n, d)) - shift * np.eye(d)[1],
+    }
+    return verdicts(compare(data, models, kernel=Gaussian(bandwidth), rng=seed, progress=False))
+
+
+@cache
+def scaled_scores(distance):
+    """The factors of `UNLIKE_SCORES` that give every density this KSD, with a Gaussian kernel of bandwidth 1.
+
+    KSD² = E h(x) h(y) k(x, y) for a score that differs by h from the true one, here by quadrature.
+    """
+    x = np.linspace(-8.0, 8.0, 4001)
+    weight = np.exp(-(x**2) / 2.0) / np.sqrt(2.0 * np.pi) * (x[1] - x[0])
+    kernel = np.exp(-np.square(x[:, None] - x) / 2.0)
+    parts = {name: difference(x) * weight for name, difference in UNLIKE_SCORES.items()}
+    return {name: distance / np.sqrt(part @ kernel @ part) for name, part in parts.items()}
+
+
+def density_trial(setting, seed):
+    """Five densities whose scores are wrong in different places, all at the same KSD²."""
+    data = np.random.default_rng(seed).normal(size=(setting["n"], 1))
+
+    def density(name, factor):
+        return Density(score=lambda x: factor * UNLIKE_SCORES[name](x) - x, dim=1)
+
+    models = {name: density(name, factor) for name, factor in scaled_scores(setting["KSD"]).items()}
+    return verdicts(compare(data, models, kernel=Gaussian(1.0), rng=seed, progress=False))
+
+
 def pair_trial(setting, seed):
     """A shifted model and a wide one at the same MMD², each tested against the other."""
     rng = np.random.default_rng(seed)
@@ -200,6 +251,18 @@ def write(docs, results):
 STUDY = Study(
     parts={
         "sizes": Part("model sizes", lambda: [dict(setting) for setting in SIZES], size_trial, 1000),
+        "shapes": Part(
+            "shapes",
+            lambda: [{"n": n, "d": d, "shift": shift} for n, d, shift in SHAPES],
+            shape_trial,
+            1000,
+        ),
+        "densities": Part(
+            "densities",
+            lambda: [{"n": n, "KSD": distance} for distance in (0.1, 0.3) for n in (40, 150, 500, 2000)],
+            density_trial,
+            1000,
+        ),
         "strata": Part(
             "strata",
             lambda: (
@@ -225,17 +288,17 @@ STUDY = Study(
             "step-down",
             lambda: [{"models": models, "n": n, "shift": shift, "worse": worse} for models, n, shift, worse in STEPS],
             step_trial,
-            500,
+            1000,
         ),
         "pairs": Part(
             "pairs",
             lambda: [{"n": n, "test": test} for n in (30, 60, 100, 300) for test in ("auto", "z")],
             pair_trial,
-            300,
+            1000,
         ),
     },
     store="ties.sqlite",
-    version="1",
+    version="2",
     write=write,
 )
 

@@ -52,8 +52,21 @@ def test_two_models_at_the_data_have_the_z_test_of_the_second_order_part():
 
 def test_the_variance_of_a_model_far_off_is_that_of_the_tie():
     """At the tie D_0 = (0.1 + 0.3)/2 both have variance D_0 w, w = V/D, whatever their own estimates are."""
-    _, ratio = outcome(law(np.diag([0.1 * 0.01, 0.3 * 0.02]), 1e-12 * np.eye(2)), [0.1, 0.3])
+    _, ratio = outcome(law(np.diag([0.1 * 0.02, 0.3 * 0.01]), 1e-12 * np.eye(2)), [0.1, 0.3])
     assert ratio[1, 0] == pytest.approx(0.2 / math.sqrt(0.2 * 0.03), rel=1e-3)
+
+
+def test_no_difference_has_less_than_the_pooled_variance():
+    """ω = (0.001 + 0.006)/(0.1 + 0.3): at D_0 = 0.2 the difference has 2 ω D_0 = 0.007, and its own 0.006."""
+    _, ratio = outcome(law(np.diag([0.1 * 0.01, 0.3 * 0.02]), 1e-12 * np.eye(2)), [0.1, 0.3])
+    assert ratio[1, 0] == pytest.approx(0.2 / math.sqrt(0.007), rel=1e-3)
+
+
+def test_the_variance_along_a_direction_is_limited():
+    """V − 2·S2 = 0.1 at D_0 = 0.01 would mean ω = 10; with ω = 4 the variance is 4 (0.01 + 0.01) + 0.05 + 0.05."""
+    noisy = law(0.1 * np.eye(2), 0.05 * np.eye(2), components=2.0)
+    _, ratio = outcome(noisy, [0.0, 0.02])
+    assert ratio[1, 0] == pytest.approx(0.02 / math.sqrt(0.18), rel=1e-3)
 
 
 def test_the_tie_of_different_sizes_is_the_weighted_mean():
@@ -83,7 +96,7 @@ def stepped(law, values):
     generators = [np.random.default_rng([7, k]) for k in range(count + 1)]
     noise = Noise.drawn(generators[1:], generators[0], law.drawn)
     varies = ~np.eye(count, dtype=bool)
-    return np.exp(law.step_down(np.asarray(values), varies, np.full(count, math.inf), noise))
+    return np.exp(law.step_down(np.asarray(values), varies, 0.0, np.full(count, math.inf), noise))
 
 
 def test_two_models_together_have_both_tails():
@@ -120,8 +133,8 @@ def test_step_down_finds_a_worse_model_among_models_close_to_the_data():
 
 def test_a_margin_moves_the_tie():
     """With δ = 0.1 the tie is D_1 = D_0 + 0.1 at D_0 = (0.1 + 0.2)/2."""
-    _, ratio = outcome(law(np.diag([0.1 * 0.01, 0.3 * 0.02]), 1e-12 * np.eye(2)), [0.1, 0.3], margin=0.1)
-    assert ratio[1, 0] == pytest.approx(0.1 / math.sqrt(0.15 * 0.01 + 0.25 * 0.02), rel=1e-3)
+    _, ratio = outcome(law(np.diag([0.1 * 0.02, 0.3 * 0.01]), 1e-12 * np.eye(2)), [0.1, 0.3], margin=0.1)
+    assert ratio[1, 0] == pytest.approx(0.1 / math.sqrt(0.15 * 0.02 + 0.25 * 0.01), rel=1e-3)
 
 
 def test_near_copies_keep_the_variance_of_their_difference():

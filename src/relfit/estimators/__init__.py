@@ -36,11 +36,14 @@ KINDS: dict[str, Kind] = {
 
 
 def _spread(data: Data) -> Array:
-    """(l,) 1/n + 1/m_i for samples, and 1 for densities (`CloseLaw.spread`)."""
-    if data.kind != "samples":
+    """(l,) 1/n + 1/m_i for samples, 1/m_i for samples of a target density, and 1 for
+    densities (`CloseLaw.spread`).
+    """
+    if data.kind not in ("samples", "target"):
         return np.ones(len(data.models))
     sizes = np.array([len(data.samples[name]) for name in data.models])
-    return np.asarray(1.0 / len(data.reference) + 1.0 / sizes)
+    reference = 1.0 / len(data.reference) if data.kind == "samples" else 0.0
+    return np.asarray(reference + 1.0 / sizes)
 
 
 def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
@@ -62,8 +65,14 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
             part = quadratic.covariance * np.outer(varies, varies)
             third = estimates.psi.third()
             first = covariance - 2.0 * part
-            spread = _spread(data)
-            close = CloseLaw(first, part, quadratic.trace, quadratic.components, third, spread)
+            close = CloseLaw(
+                first,
+                part,
+                quadratic.trace,
+                quadratic.components,
+                third,
+                _spread(data),
+            )
     # V holds the second-order part twice, and it is known off the diagonal too.
     plain = settings.dependence == "independent" and groups is None
     second = estimates.second_order if close is None else close.second

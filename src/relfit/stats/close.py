@@ -11,23 +11,24 @@ second order: a quadratic form that remains when D_i is 0. First-order theory ta
 covariance of the ψ rows, for that of D̂; but V holds the second-order covariance S2 twice,
 and for models close to the data nothing else. The law here has both parts, each once:
 
-- *First order.* V − 2·S2 is unbiased for its covariance, and for that of any difference of two
-  models, which its noise follows in size. Where a difference stands out from that noise, or
-  where two models err together (their S2 are correlated, as those of KSD are, whose models
-  share the rows), it is used as it is. Otherwise it is pooled: the diagonal is D w_i, w_i being
-  the variance along δ_i, and off the diagonal V − 2·S2 is shrunk towards its mean.
+- *First order.* V − 2·S2 is unbiased for its covariance, but that of a single model is mostly
+  noise, and follows its D̂. So it is pooled: the variance along δ_i is ω t_i D_i with t_i the
+  mean of ‖e_i‖², two models share c √(D_i D_j), and ω and c are ratios of sums over the
+  models. A difference whose own V − 2·S2 stands out from its noise keeps it, and so do models
+  that err together (their S2 are correlated, as those of KSD are, whose models share the
+  rows).
 - *Second order.* With errors of K equal and independent components, ‖e_i‖² − mean has a law
   that K and S2 determine: the sum of K squares of normal numbers with correlations
   √(S2_ij/√(S2_ii S2_jj)). K is chosen to give it the skewness that ‖e‖² has. Beyond 20
   components some of the variance is taken for normal instead, which has the same skewness.
 
 *The level.* H_i says that model i is no worse than any other. Where it is tightest, i ties
-with its contenders, all their D equal D_0, and their first-order variances are D_0 w_j,
+with its contenders, all their D equal D_0, and their first-order variances are D_0 ω t_j,
 whatever the estimates are. So the variance of a difference is taken there, with D_0 the mean
-of the contenders' estimates. A model whose D̂ is low by chance has a low V, too; on the
-common value that dependence is gone, as it would be for the lengths √D̂. Where D̂ is not
-well above its own error and the two models err together, V does not follow D̂, and the rows
-stay as they are.
+of the contenders' estimates, each with a weight in proportion to its size. A model whose D̂ is
+low by chance has a low V, too; on the common value that dependence is gone, as it would be for
+the lengths √D̂. Where D̂ is not well above its own error and the two models err together, V
+does not follow D̂, and the rows stay as they are. With a margin δ, i is δ above the others.
 
 *Skewness.* With few rows that decide, differences are skewed. γ is the third cumulant of
 D̂_i − D̂_j over the cube of its standard error, and T becomes ``T + γT²/3 + γ²T³/27 + γ/6``
@@ -42,6 +43,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri, stdtr
@@ -58,6 +60,8 @@ _MOST_COMPONENTS = 20
 _FEWEST_NUMBERS = 2**16
 # A difference counts as first order where it is this many times the noise of V − 2·S2.
 _SIGNAL = 2.0
+# The variance along a direction is at most 4 ‖δ‖² times that of all directions together.
+_MOST_ALONG = 4.0
 # Correlation of second-order parts up to which two models err apart: that of independent
 # samples of one size.
 _APART = 0.25
@@ -147,9 +151,8 @@ class CloseLaw:
         # A model's own variance goes with those of its differences, where it errs together with
         # others.
         own = np.where(apart, self.alike, 0.0).max(axis=1)
-        np.fill_diagonal(
-            kept, np.maximum(self._signal(np.diag(self.first), np.diag(self.second)), own)
-        )
+        stands_out = self._signal(np.diag(self.first), np.diag(self.second))
+        np.fill_diagonal(kept, np.maximum(stands_out, own))
         # Eigenvalues are compared in units of plain standard errors, which may differ by far
         # and are never 0.
         units = np.sqrt(np.maximum(np.diag(self.first) + 2.0 * np.diag(self.second), 0.0))
@@ -173,59 +176,50 @@ class CloseLaw:
         np.fill_diagonal(extra, 0.75 * (variance * _ratio(variance, lengths))[:, 0])
         return self.third + extra
 
-    def _along(self, values: Array) -> Array:
-        """(l,) w_i, the first-order variance in units of D: measured far from the data.
+    def _weights(self) -> Array:
+        """(l,) the models' weights in means over the models: large samples have larger ones."""
+        weights = 1.0 / self.spread
+        return np.asarray(weights / weights.sum())
 
-        At the data δ̂ is noise, along which the variance is 4 tr C²/tr C, C being the
-        covariance of e: 2·S2_ii/tr C. Between the two the models' mean comes first, whose
-        noise is less, unless the models err together: then it does not help, and unlike
-        models would share their w.
+    def _slopes(self, values: Array) -> tuple[float, float]:
+        """ω and c: the first-order variance of a model is ω t_i D_i, and two models share
+        c √(D_i D_j).
         """
-        variances = np.maximum(np.diag(self.first), 0.0)
-        lengths = self.lengths(values)
-        count = len(values)
-        at_data = _ratio(2.0 * np.diag(self.second), self.trace)
-        mean = max(float(values.mean()), 0.0)
-        length = (mean + math.sqrt(mean**2 + float(self.second.mean()))) / 2.0
-        common = max(float(np.diag(self.first).mean()), 0.0) * (mean > 0.0) + (
-            length - mean
-        ) * float(at_data.mean())
-        alike = np.minimum(np.maximum(2.0 * self.together - 1.0, 0.0), 1.0)
-        own = float(alike.sum() - np.trace(alike)) / max(count * (count - 1), 1)
-        close = (1.0 - own) * common / (length or 1.0) + own * at_data
-        measured = np.where(values > 0.0, variances, 0.0)
-        along = _ratio(measured + (lengths - np.maximum(values, 0.0)) * close, lengths)
-        return self._by_size(along)
+        weights = self._weights()
+        length = float(weights @ np.maximum(values, 0.0))
+        if length == 0.0:
+            return _MOST_ALONG, 0.0
+        apart = ~np.eye(len(values), dtype=bool)
+        along = max(float(weights @ _ratio(np.diag(self.first), self.trace)), 0.0)
+        shared = max(float(self.first[apart].mean()), 0.0)
+        return min(along / length, _MOST_ALONG), shared / length
 
     def _pooled(self, values: Array, at: Array) -> Array:
         """(l, l) the covariance of first-order parts, pooled over the models, if their
         squared distances are `at`.
         """
-        scale = np.sqrt(_ratio(at, self.lengths(values)))
-        covariance = scale[:, None] * self.first * scale
-        if len(values) > 2:
-            # The noise of an entry is about twice the covariance that the second-order parts
-            # share.
-            apart = ~np.eye(len(values), dtype=bool)
-            entries = covariance[apart]
-            noise = 2.0 * float((scale[:, None] * self.second * scale)[apart].mean())
-            mean = float(entries.mean())
-            size = float(np.abs(entries).max()) or 1.0
-            spread = size * float(
-                (entries / size).std()
-            )  # squares of very large ones do not fit
-            kept = 1.0 - min(1.0, noise / spread) ** 2 if spread > 0.0 else 0.0
-            covariance = mean + kept * (covariance - mean)
-        variance = at * self._along(values)
-        root = np.sqrt(variance)
-        limit = root[:, None] * root
-        covariance = np.asarray(np.minimum(np.maximum(covariance, -limit), limit))
-        np.fill_diagonal(covariance, variance)
-        return covariance
+        along, shared = self._slopes(values)
+        root = np.sqrt(along * self.trace * at)
+        length = np.sqrt(at)
+        covariance = np.minimum(shared * np.outer(length, length), np.outer(root, root))
+        np.fill_diagonal(covariance, np.square(root))
+        return np.asarray(covariance)
+
+    def _pooled_contrasts(self, values: Array, tie: Array, margin: float) -> Array:
+        """(l, l) the first-order variances of D̂_i − D̂_j, pooled over the models, if D_j is
+        `tie` (l,) of i, and D_i is that and the margin.
+        """
+        along, shared = self._slopes(values)
+        own = along * self.trace * (tie + margin)
+        others = along * np.outer(tie, self.trace)
+        common = shared * np.sqrt(tie * (tie + margin))
+        most = np.sqrt(own[:, None] * others)
+        sizes = own[:, None] + others
+        return np.asarray(np.maximum(sizes - 2.0 * np.minimum(common[:, None], most), 0.0))
 
     def _signal(self, variance: Array, second: Array) -> Array:
-        """How much of V − 2·S2 is kept for differences with these variances and second-order
-        variances: 0 to 1.
+        """How far V − 2·S2 with these variances stands out from its noise, which follows the
+        second-order variances: 0 to 1.
         """
         noise = _SIGNAL * 2.0 * math.sqrt(2.0 / self.components) * second
         return np.where(
@@ -233,32 +227,26 @@ class CloseLaw:
         )
 
     def _kept(self, variance: Array, second: Array) -> Array:
-        """The same, and more where two models err together."""
+        """How much of V − 2·S2 is kept for differences: more where two models err together."""
         return np.maximum(self._signal(variance, second), self.alike)
 
-    def _at_tie(self, values: Array, above: Array) -> tuple[Array, Array, Array]:
-        """The law of the differences of the models where they all tie, but for what some are
-        `above` (l,) the others.
-
-        (l, l) each: the covariance of first-order parts to draw from, the first-order
-        variances of the differences, and the third cumulants of the differences.
+    def _at_tie(self, values: Array, margin: float) -> _Tie:
+        """The law of the differences D̂_i − D̂_j where the hypothesis about i is tightest: all
+        models tie, but for i, which is the margin above them.
         """
+        weights = self._weights()
+        mean = float(weights @ values)
+        tie = np.maximum(mean - weights * margin, 0.0)
         lengths = self.lengths(values)
-        first = self.first
-        second = self.second
-        weights = 1.0 / self.spread
-        tie = max(float(np.average(values - above, weights=weights)), 0.0) + above
-        common = float(np.average(self.lengths(values - above), weights=weights)) + above
-        pooled = self._pooled(values, tie)
+        lowered = weights * (lengths - self.lengths(values - margin))
+        common = float(weights @ lengths) - lowered
         # Rows go to the common value as far as V follows D̂.
-        whole = np.diag(first) + 2.0 * np.diag(second)
+        whole = np.diag(self.first) + 2.0 * np.diag(self.second)
         doubt = self.alike / (4.0 * np.maximum(1.0 - self.together, 1e-9))
         size = np.square((lengths[:, None] + lengths) / 2.0)
         moved = _ratio(size, size + doubt * (whole[:, None] + whole) / 2.0)
-        ratio = _ratio(common, lengths)
-        # `moved` is symmetric.
-        own = ratio[:, None] ** (moved / 2.0)
-        other = own.T
+        own = _ratio(common + margin, lengths)[:, None] ** (moved / 2.0)
+        other = _ratio(common[:, None], lengths[None]) ** (moved / 2.0)
 
         def contrasts(matrix: Array) -> Array:
             diagonal = np.diag(matrix)
@@ -266,34 +254,31 @@ class CloseLaw:
                 own**2 * diagonal[:, None] + other**2 * diagonal - 2.0 * own * other * matrix
             )
 
-        variance = contrasts(first)
-        shared = np.maximum(contrasts(second), 0.0)
-        expected = _contrasts(pooled)
-        kept = self._kept(variance, shared)
-        noise = _SIGNAL * 2.0 * math.sqrt(2.0 / self.components) * shared
-        variances = np.maximum(expected + kept * (variance - expected), 0.0)
-        variances = np.maximum(
-            variances, np.minimum(expected, np.maximum(variance, 0.0) + noise)
-        )
-        apart = ~np.eye(len(values), dtype=bool)
-        scale = ratio ** (float(moved[apart].mean()) / 2.0)
-        covariance = pooled + float(kept[apart].mean()) * (
-            scale[:, None] * first * scale - pooled
-        )
-        cubes = own**3 * np.diag(self.third)[:, None]
-        mixed = own * self.third
-        return covariance, variances, cubes - cubes.T - 3.0 * own * other * (mixed - mixed.T)
+        variance = np.maximum(contrasts(self.first), 0.0)
+        kept = self._kept(variance, np.maximum(contrasts(self.second), 0.0))
+        expected = self._pooled_contrasts(values, tie, margin)
+        # Never less than the pooled one: what few rows decide has too small a variance where
+        # those rows are missing.
+        variances = expected + kept * np.maximum(variance - expected, 0.0)
+        own_cubes = own**3 * np.diag(self.third)[:, None]
+        other_cubes = other**3 * np.diag(self.third)
+        mixed = own * other * (own * self.third - other * self.third.T)
+        covariance = self._to_draw(values, max(mean, 0.0), moved, kept)
+        return _Tie(covariance, variances, own_cubes - other_cubes - 3.0 * mixed)
 
-    def _by_size(self, along: Array) -> Array:
-        """(l,) w_i, pooled in proportion to `spread` over models of different sizes.
+    def _to_draw(self, values: Array, tie: float, moved: Array, kept: Array) -> Array:
+        """(l, l) the covariance of first-order parts where all models tie.
 
-        A small sample whose D̂ is low by chance has a low w, too. Samples of one size keep
-        their ratios.
+        Draws are divided by their own standard deviations, so that one covariance serves
+        every margin.
         """
-        each = along / self.spread
-        same = self.spread[:, None] == self.spread
-        of_size = same @ along / same.sum(axis=1)
-        return np.asarray(self.spread * each.mean() * _ratio(along, of_size, 1.0))
+        apart = ~np.eye(len(values), dtype=bool)
+        lengths = self.lengths(values)
+        ratio = _ratio(np.full(len(values), float(self._weights() @ lengths)), lengths)
+        scale = ratio ** (float(moved[apart].mean()) / 2.0)
+        rows = scale[:, None] * self.first * scale
+        pooled = self._pooled(values, np.full(len(values), tie))
+        return np.asarray(pooled + float(kept[apart].mean()) * (rows - pooled))
 
     def test(
         self,
@@ -314,16 +299,13 @@ class CloseLaw:
         the models' variances.
         """
         count = len(values)
-        everyone = np.arange(len(values))
+        everyone = np.arange(count)
         log_p = np.zeros(count)
         ratios = np.full((count, count), -math.inf)
-        second = self._second(noise)
         apart = np.maximum(_contrasts(self.second), 0.0)
-        sizes, places = np.unique(freedom, return_inverse=True)
-        chi = noise.chi(sizes)
+        drawing = _Drawing(self, noise, freedom)
         # Models often have the same contenders.
-        laws: dict[bytes, tuple[Array, Array, Array]] = {}
-        draws: dict[bytes, Array] = {}
+        laws: dict[bytes, _Tie] = {}
         for i in range(count):
             others = varies[i]
             contenders: Mask = others
@@ -334,75 +316,60 @@ class CloseLaw:
                 models = np.flatnonzero(contenders | (everyone == i))
                 place = int(np.flatnonzero(models == i)[0])
                 key = models.tobytes()
-                if margin or key not in laws:
-                    laws[key] = self.at(models)._at_tie(values[models], margin * (models == i))
-                covariance, variances, cumulants = laws[key]
+                if key not in laws:
+                    laws[key] = self.at(models)._at_tie(values[models], margin)
+                tie = laws[key]
                 # A model that is left out has its second-order part only, and a pair without
                 # variance drops out.
                 error = np.sqrt(apart[i])
+                error[models] = np.sqrt(tie.variances[place] + apart[i, models])
                 skewness = np.zeros(count)
-                error[models] = np.sqrt(variances[place] + apart[i, models])
-                skewness[models] = _ratio(cumulants[place], error[models] ** 3)
-                ratio = skewed(
-                    np.where(others, _ratio(gap, error, -math.inf), -math.inf), skewness
-                )
+                skewness[models] = _ratio(tie.cumulants[place], error[models] ** 3)
+                plain = np.where(others, _ratio(gap, error, -math.inf), -math.inf)
+                ratio = skewed(plain, skewness)
                 before = contenders
                 contenders = contenders & (ratio > lowest)
                 if not contenders.any() or (contenders == before).all():
                     break
             ratios[i] = ratio
             if contenders.any():
-                kept = np.flatnonzero(contenders[models])
+                compared = np.zeros((len(models), len(models)), dtype=bool)
+                compared[place] = contenders[models]
                 statistic = float(ratio[contenders].max())
-                # Beyond the draws, tails are Student's: there the first-order part is the
-                # larger one.
-                tails = stdtr(np.minimum(freedom[i], freedom[models[kept]]), -statistic)
-                log_p[i] = math.log(float(np.maximum(tails, 5e-324).sum()))
-                if log_p[i] <= -math.log1p(DRAWS):
-                    continue
-                if margin or key not in draws:
-                    draws = {key: second[models] + _root(covariance) @ noise.normal[models]}
-                gaps = draws[key][place] - draws[key][kept]
-                error = (
-                    gaps.std(axis=1)[:, None] * chi[np.minimum(places[i], places[models[kept]])]
-                )
-                top = _ratio(gaps, error).max(axis=0)
-                log_p[i] = math.log((1 + int((top >= statistic).sum())) / (1 + len(top)))
+                log_p[i] = drawing.log_pvalue(models, tie.covariance, compared, statistic)
         return log_p, ratios
 
-    def step_down(self, values: Array, varies: Mask, freedom: Array, noise: Noise) -> Array:
-        """(l,) log adjusted p of "D_i ≤ min_j D_j", for all models together.
+    def step_down(
+        self,
+        values: Array,
+        varies: Mask,
+        margin: float,
+        freedom: Array,
+        noise: Noise,
+    ) -> Array:
+        """(l,) log adjusted p of "D_i ≤ min_j D_j + δ", for all models together.
 
-        With probability 1 − α no best model has an adjusted p ≤ α. At every step all models
-        that are left tie. The largest ratio (D̂_i − D̂_j)/s_ij among them is compared with the
-        draws of the largest one over all pairs, both signs of each; then its model i leaves.
+        With probability 1 − α no model for which this holds has an adjusted p ≤ α. At every
+        step all models that are left tie. The largest ratio (D̂_i − D̂_j − δ)/s_ij among them
+        is compared with the draws of the largest one over all pairs; then its model i leaves.
         Adjusted p-values are the largest ones up to a model's own step.
         """
         adjusted = np.zeros(len(values))
-        second = self._second(noise)
         apart = np.maximum(_contrasts(self.second), 0.0)
-        sizes, places = np.unique(freedom, return_inverse=True)
-        chi = noise.chi(sizes)
+        drawing = _Drawing(self, noise, freedom)
         left = np.flatnonzero(varies.any(axis=1))
         largest = -math.inf
         while len(left) > 1:
             both = np.ix_(left, left)
-            none_above = np.zeros(len(left))
-            covariance, variances, cumulants = self.at(left)._at_tie(values[left], none_above)
-            error = np.sqrt(variances + apart[both])
-            gap = values[left][:, None] - values[left]
+            tie = self.at(left)._at_tie(values[left], margin)
+            error = np.sqrt(tie.variances + apart[both])
+            gap = values[left][:, None] - values[left] - margin
             plain = np.where(varies[both], _ratio(gap, error, -math.inf), -math.inf)
-            ratio = skewed(plain, _ratio(cumulants, error**3))
+            ratio = skewed(plain, _ratio(tie.cumulants, error**3))
             first = int(ratio.max(axis=1).argmax())
             statistic = float(ratio[first].max())
-            degrees = np.minimum(freedom[left][:, None], freedom[left])
-            tails = stdtr(degrees[varies[both]], -statistic)
-            log_p = math.log(max(float(tails.sum()), 5e-324))
-            if log_p > -math.log1p(DRAWS):
-                draws = second[left] + _root(covariance) @ noise.normal[left]
-                top = _largest_contrast(draws, varies[both], chi, places[left])
-                log_p = math.log((1 + int((top >= statistic).sum())) / (1 + len(top)))
-            largest = max(largest, min(log_p, 0.0))
+            log_p = drawing.log_pvalue(left, tie.covariance, varies[both], statistic)
+            largest = max(largest, log_p)
             adjusted[left[first]] = largest
             left = np.delete(left, first)
         return adjusted
@@ -421,6 +388,69 @@ class CloseLaw:
         draws *= math.sqrt(part / (2.0 * count))
         rest = _root(correlation - part * np.square(root @ root.T)) @ noise.rest
         return np.asarray((draws + rest) * self.noise[:, None])
+
+
+class _Tie(NamedTuple):
+    """The law of models that tie, with a margin.
+
+    Attributes:
+        covariance: (l, l) that of the first-order parts, to draw from.
+        variances: (l, l) the first-order variances of D̂_i − D̂_j.
+        cumulants: (l, l) their third cumulants.
+    """
+
+    covariance: Array
+    variances: Array
+    cumulants: Array
+
+
+class _Drawing:
+    """Maxima of drawn ratios."""
+
+    def __init__(self, law: CloseLaw, noise: Noise, freedom: Array) -> None:
+        sizes, self.places = np.unique(freedom, return_inverse=True)
+        self.freedom = freedom
+        self.normal = noise.normal
+        self.second = law._second(noise)
+        self.chi = noise.chi(sizes)
+
+    def log_pvalue(
+        self, models: Rows, covariance: Array, compared: Mask, statistic: float
+    ) -> float:
+        """log P(max (D̂_i − D̂_j)/s_ij ≥ T) over the pairs of these models that are compared,
+        with this covariance of their first-order parts.
+        """
+        freedom = self.freedom[models]
+        degrees = np.minimum(freedom[:, None], freedom)
+        if not compared.any():
+            return 0.0
+        # Beyond the draws, tails are Student's: there the first-order part is the larger one.
+        union = float(stdtr(degrees[compared], -statistic).sum())
+        if union <= 1.0 / (1.0 + DRAWS):
+            return math.log(max(union, 5e-324))
+        draws = self.second[models] + _root(covariance) @ self.normal[models]
+        top = self._largest(draws, compared, self.places[models])
+        return math.log((1 + int((top >= statistic).sum())) / (1 + len(top)))
+
+    def _largest(self, draws: Array, compared: Mask, places: Rows) -> Array:
+        """(draws,) the largest (G_i − G_j)/s_ij of the pairs that are compared.
+
+        The standard errors are estimates, too: each is multiplied by √(χ²/ν) of the model
+        with the fewer degrees of freedom.
+        """
+        top = np.full(draws.shape[1], -math.inf)
+        covariance = np.atleast_2d(np.cov(draws, bias=True))
+        spread = np.sqrt(np.maximum(_contrasts(covariance), 0.0))
+        pairs = np.argwhere(np.triu((compared | compared.T) & (spread > 0.0), 1))
+        for i, j in pairs.tolist():
+            size = draws[i] - draws[j]
+            size /= spread[i, j] * self.chi[min(places[i], places[j])]
+            if compared[i, j] and compared[j, i]:
+                np.abs(size, out=size)
+            elif compared[j, i]:
+                np.negative(size, out=size)
+            np.maximum(top, size, out=top)
+        return top
 
 
 @dataclass(frozen=True, eq=False)
@@ -469,22 +499,6 @@ class Noise:
         return np.asarray(
             np.maximum(1.0 - spread + ndtri(self.quantiles) * np.sqrt(spread), 0.05) ** 1.5
         )
-
-
-def _largest_contrast(draws: Array, varies: Mask, chi: Array, places: Rows) -> Array:
-    """(draws,) the largest |difference| of two rows of (l, draws) over its standard error.
-
-    The standard errors are estimates, too: each is multiplied by the row of `chi` of the model
-    with the fewer degrees of freedom.
-    """
-    top = np.full(draws.shape[1], -math.inf)
-    spread = np.sqrt(np.maximum(_contrasts(np.atleast_2d(np.cov(draws, bias=True))), 0.0))
-    for i in range(len(draws) - 1):
-        for j in np.flatnonzero(varies[i, i + 1 :]) + i + 1:
-            size = np.abs(draws[i] - draws[j])
-            size /= spread[i, j] * chi[min(places[i], places[j])]
-            np.maximum(top, size, out=top)
-    return top
 
 
 def skewed(ratio: Array, skewness: Array) -> Array:

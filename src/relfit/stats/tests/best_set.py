@@ -237,8 +237,8 @@ def best_set(
     drawn for all models at once; if it is rejected it leaves S, and so on. A model that is
     no contender is compared with them all as if it were one. docs/evidence/derivations.md
     says why all best models are kept with probability 1 − α. Complete estimates of squared
-    distances have their distribution at the tie of all models that are left instead, where
-    there is no margin (`CloseLaw.step_down`).
+    distances have their distribution at the tie of all models that are left instead
+    (`CloseLaw.step_down`).
 
     *Rare errors.* Two models whose 0/1 losses differ on fewer than 10 items have no normal
     law: their ratio is not taken for larger than the normal point of the exact sign test's
@@ -268,11 +268,11 @@ def best_set(
     # p-values of differences that are the same on all rows.
     constant = np.where(pairs.certain, constant_log_pvalues(joint, margin), 0.0).min(axis=1)
     at_once = None
-    if joint.close is not None and not (margin and correction == "stepdown"):
+    if joint.close is not None:
         at_tie = _AtTie.of(joint, joint.close, rng)
         log_pvalue, ratio = at_tie.alone(joint.values, margin)
-        if not margin and len(joint.names) <= _MANY_AT_ONCE:
-            at_once = np.maximum(at_tie.together(joint.values), np.exp(log_pvalue))
+        if len(joint.names) <= _MANY_AT_ONCE:
+            at_once = np.maximum(at_tie.together(joint.values, margin), np.exp(log_pvalue))
             at_once = np.minimum(at_once, np.exp(constant))
             adjusted = at_once if correction == "stepdown" else None
         elif correction == "stepdown":
@@ -335,9 +335,9 @@ class _AtTie:
             values, self.varies, margin, self.lowest_ratio, self.degrees, self.noise
         )
 
-    def together(self, values: Array) -> Array:
+    def together(self, values: Array, margin: float) -> Array:
         """(l,) adjusted p-values of all models, by step-down."""
-        return np.exp(self.law.step_down(values, self.varies, self.degrees, self.noise))
+        return np.exp(self.law.step_down(values, self.varies, margin, self.degrees, self.noise))
 
 
 def pair_log_pvalue(joint: JointEstimate, margin: float, rng: Source) -> float:
