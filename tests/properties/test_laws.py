@@ -208,11 +208,11 @@ def test_scaling_and_moving_everything_scales_ksd(seed, exponent, centre):
 
 @pytest.mark.parametrize("name", TESTS)
 def test_every_test_of_models_follows_its_models_and_knows_no_unit(name, rng):
-    """Permuting the models permutes the answer, and scaling every discrepancy leaves it alone."""
-    test, names, root = TESTS[name](), ("a", "b", "c", "d"), rng.normal(size=(4, 6))
+    """Permuting the models permutes the answer; scaling every discrepancy or renaming the models leaves it alone."""
+    test, root = TESTS[name](), rng.normal(size=(4, 6))
     values, selecting, covariance = np.array([0.3, 0.0, 4.0, 9.0]), np.array([0.5, 0.1, 3.0, 8.0]), root @ root.T
 
-    def decided(order, unit):
+    def decided(order, unit, names="abcd"):
         def joint(numbers):
             at = [names[k] for k in order]
             return JointEstimate(at, unit * numbers[order], unit**2 * covariance[np.ix_(order, order)], (400,))
@@ -221,8 +221,12 @@ def test_every_test_of_models_follows_its_models_and_knows_no_unit(name, rng):
         return test.decide(joint(values), Criteria(0.05, test.default_correction, seed=3), selection)
 
     first = decided([0, 1, 2, 3], 1.0)
-    for order, unit in (([2, 0, 3, 1], 1.0), ([0, 1, 2, 3], 2.0**40)):
-        other = decided(order, unit)
+    for order, unit, names in (
+        ([2, 0, 3, 1], 1.0, "abcd"),
+        ([0, 1, 2, 3], 2.0**40, "abcd"),
+        ([0, 1, 2, 3], 1.0, "wzxy"),
+    ):
+        other = decided(order, unit, names)
         assert order[other.best] == first.best
         np.testing.assert_allclose(other.log_pvalue, first.log_pvalue[order], rtol=1e-6, atol=1e-9)
         np.testing.assert_array_equal(other.worse, first.worse[order])

@@ -99,6 +99,26 @@ def stepped(law, values):
     return np.exp(law.step_down(np.asarray(values), varies, 0.0, np.full(count, math.inf), noise))
 
 
+def test_more_draws_are_made_near_alpha():
+    """p over eight seeds at α = p, where 50 batches are drawn, has at most a third of the spread of one batch."""
+    three = law(np.zeros((3, 3)), 4e-4 * np.eye(3))
+
+    apart = ~np.eye(3, dtype=bool)
+    known = np.full(3, math.inf)
+
+    def pvalues(alpha):
+        found = []
+        for seed in range(8):
+            generators = [np.random.default_rng([seed, k]) for k in range(4)]
+            noise = Noise.drawn(generators[1:], generators[0], three.drawn)
+            log_p, _ = three.test(np.array([0.0, 0.0, 0.05]), apart, 0.0, -5.0, known, noise, alpha)
+            found.append(math.exp(log_p[2]))
+        return np.array(found)
+
+    few = pvalues(None)
+    assert np.std(pvalues(np.mean(few))) < 0.6 * np.std(few)
+
+
 def test_two_models_together_have_both_tails():
     """At the data the difference is normal with s = 0.03: p = 2Φ(−0.05/0.03) = 0.0956, and 1 for the better model."""
     adjusted = stepped(law(np.zeros((2, 2)), np.diag([4e-4, 5e-4])), [-0.03, 0.02])

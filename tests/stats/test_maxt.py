@@ -53,3 +53,16 @@ def test_a_short_sample_makes_no_other_pair_uncertain(rng):
     # Student's law with 7 degrees of freedom would give 0.032 instead of about 0.014.
     assert np.exp(together) < 0.02
     assert np.exp(together) == pytest.approx(np.exp(alone), abs=0.005)
+
+
+@pytest.mark.parametrize(("correction", "alpha"), [("none", 0.041), ("stepdown", 0.113)])
+def test_more_draws_are_made_near_alpha(correction, alpha):
+    """p = 0.0434, by step-down 0.117, is just above α: 4,000 draws say so for some of eight seeds only."""
+    joint = JointEstimate(("a", "b", "c"), [0.0, 0.01, 0.28], 0.01 * np.eye(3))
+
+    def pvalues(alpha):
+        decisions = [best_set(joint, alpha, correction, rng=seeded(seed, "t"), draws=4000) for seed in range(8)]
+        return np.array([decision.adjusted_pvalue[2] for decision in decisions])
+
+    assert 0 < np.count_nonzero(pvalues(0.5) <= alpha) < 8
+    assert (pvalues(alpha) > alpha).all()

@@ -494,7 +494,7 @@ def chance_of_another(joint: JointEstimate, best: str, seed: int) -> float:
     >>> chance_of_another(JointEstimate(("a", "b"), [0.0, 9.0], np.eye(2)), "a", 0)
     0.0
     """
-    models = streams(seeded(seed, "choice"), joint.names).models
+    models = streams(seeded(seed, "choice"), joint.values).models
     noise = GAMMA * normal_draws(covariance_root(joint.covariance), models, _DRAWS)
     draws = joint.values[:, None] + noise
     return float((draws.argmin(axis=0) != joint.names.index(best)).mean())

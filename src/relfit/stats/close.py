@@ -38,7 +38,7 @@ D̂_i − D̂_j over the cube of its standard error, and T becomes ``T + γT²/3
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -52,6 +52,12 @@ from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.libraries import usable_cores
 
 DRAWS = 4000
+# Draws are added while a p-value is within this many of its standard errors of α, which is wrong
+# about the verdict once in a thousand times; and the most draws that are made for that.
+_CERTAIN = 3.29
+MOST_DRAWS = 200_000
+# The numbers that all added draws of the first- and second-order parts have, at most.
+_MOST_NUMBERS = 10_000_000
 # Rounds in which the contenders and the law at their common value are found in turn.
 _ROUNDS = 4
 # Components of the quadratic part that are drawn; more are nearly normal.
@@ -288,6 +294,7 @@ class CloseLaw:
         lowest: float,
         freedom: Array,
         noise: Noise,
+        alpha: float | None = None,
     ) -> tuple[Array, Array]:
         """The max-t test of "D_i ≤ min_j D_j + δ" for every i: log p (l,), and the ratios
         (l, l).
@@ -296,14 +303,14 @@ class CloseLaw:
         `lowest`; s_ij is the standard error of D̂_i − D̂_j where the hypothesis is tightest,
         and T_i is compared with the same maximum of the draws. `varies` (l, l) marks the
         differences that have a variance, and `freedom` (l,) are the degrees of freedom of
-        the models' variances.
+        the models' variances. Near `alpha` p-values get more draws.
         """
         count = len(values)
         everyone = np.arange(count)
         log_p = np.zeros(count)
         ratios = np.full((count, count), -math.inf)
         apart = np.maximum(_contrasts(self.second), 0.0)
-        drawing = _Drawing(self, noise, freedom)
+        drawing = _Drawing(self, noise, freedom, alpha)
         # Models often have the same contenders.
         laws: dict[bytes, _Tie] = {}
         for i in range(count):
@@ -346,6 +353,7 @@ class CloseLaw:
         margin: float,
         freedom: Array,
         noise: Noise,
+        alpha: float | None = None,
     ) -> Array:
         """(l,) log adjusted p of "D_i ≤ min_j D_j + δ", for all models together.
 
@@ -356,7 +364,7 @@ class CloseLaw:
         """
         adjusted = np.zeros(len(values))
         apart = np.maximum(_contrasts(self.second), 0.0)
-        drawing = _Drawing(self, noise, freedom)
+        drawing = _Drawing(self, noise, freedom, alpha)
         left = np.flatnonzero(varies.any(axis=1))
         largest = -math.inf
         while len(left) > 1:
@@ -404,15 +412,39 @@ class _Tie(NamedTuple):
     cumulants: Array
 
 
+class _Batch(NamedTuple):
+    """Draws of first-order parts with unit variances, of second-order parts, and of √(χ²/ν)
+    for every number of degrees of freedom ν.
+    """
+
+    normal: Array
+    second: Array
+    chi: Array
+
+
 class _Drawing:
     """Maxima of drawn ratios."""
 
-    def __init__(self, law: CloseLaw, noise: Noise, freedom: Array) -> None:
-        sizes, self.places = np.unique(freedom, return_inverse=True)
+    def __init__(
+        self, law: CloseLaw, noise: Noise, freedom: Array, alpha: float | None = None
+    ) -> None:
+        self.sizes, self.places = np.unique(freedom, return_inverse=True)
         self.freedom = freedom
-        self.normal = noise.normal
-        self.second = law._second(noise)
-        self.chi = noise.chi(sizes)
+        self.law = law
+        self.noise = noise
+        self.alpha = alpha
+        self.made: list[_Batch] = []
+        most = min(MOST_DRAWS, _MOST_NUMBERS // (2 * len(freedom)))
+        self.most = max(1, most // DRAWS) if alpha is not None else 1
+
+    def batches(self) -> Iterator[_Batch]:
+        """The batches of draws that have been made, and then new ones."""
+        for place in range(self.most):
+            if place == len(self.made):
+                noise = self.noise if place == 0 else self.noise.more()
+                second = self.law._second(noise)
+                self.made.append(_Batch(noise.normal, second, noise.chi(self.sizes)))
+            yield self.made[place]
 
     def log_pvalue(
         self, models: Rows, covariance: Array, compared: Mask, statistic: float
@@ -428,15 +460,24 @@ class _Drawing:
         union = float(stdtr(degrees[compared], -statistic).sum())
         if union <= 1.0 / (1.0 + DRAWS):
             return math.log(max(union, 5e-324))
-        draws = self.second[models] + _root(covariance) @ self.normal[models]
-        top = self._largest(draws, compared, self.places[models])
-        return math.log((1 + int((top >= statistic).sum())) / (1 + len(top)))
+        root = _root(covariance)
+        reached = 0
+        made = 0
+        for batch in self.batches():
+            draws = batch.second[models] + root @ batch.normal[models]
+            top = self._largest(draws, compared, batch.chi, self.places[models])
+            reached += int((top >= statistic).sum())
+            made += len(top)
+            if not undecided(reached, made, self.alpha):
+                break
+        return math.log((1 + reached) / (1 + made))
 
-    def _largest(self, draws: Array, compared: Mask, places: Rows) -> Array:
+    @staticmethod
+    def _largest(draws: Array, compared: Mask, chi: Array, places: Rows) -> Array:
         """(draws,) the largest (G_i − G_j)/s_ij of the pairs that are compared.
 
         The standard errors are estimates, too: each is multiplied by √(χ²/ν) of the model
-        with the fewer degrees of freedom.
+        with the fewer degrees of freedom, whose row of `chi` comes first.
         """
         top = np.full(draws.shape[1], -math.inf)
         covariance = np.atleast_2d(np.cov(draws, bias=True))
@@ -444,7 +485,7 @@ class _Drawing:
         pairs = np.argwhere(np.triu((compared | compared.T) & (spread > 0.0), 1))
         for i, j in pairs.tolist():
             size = draws[i] - draws[j]
-            size /= spread[i, j] * self.chi[min(places[i], places[j])]
+            size /= spread[i, j] * chi[min(places[i], places[j])]
             if compared[i, j] and compared[j, i]:
                 np.abs(size, out=size)
             elif compared[j, i]:
@@ -455,20 +496,22 @@ class _Drawing:
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """The random numbers of the law. Each model has its own, which follow it when the models
-    are permuted.
+    """The random numbers of the law. Each rank of the estimates has its own, so that they
+    follow the models when these are permuted.
 
     Attributes:
         normal, rest: (l, draws) standard normal numbers for the first-order parts, and for
         what the components leave.
         components: one such array for each component.
         quantiles: (draws,) uniform numbers for the standard errors, which are estimates, too.
+        more: gives other numbers from the same generators.
     """
 
     normal: Array
     rest: Array
     components: Sequence[Array]
     quantiles: Array
+    more: Callable[[], Noise]
 
     @classmethod
     def drawn(
@@ -490,7 +533,10 @@ class Noise:
                 )
             )
         normal, rest, *components = numbers.transpose(1, 0, 2)
-        return cls(normal, rest, components, reference.uniform(size=DRAWS))
+        quantiles = reference.uniform(size=DRAWS)
+        return cls(
+            normal, rest, components, quantiles, lambda: cls.drawn(models, reference, count)
+        )
 
     def chi(self, freedom: Array) -> Array:
         """(k, draws) values of √(χ²/ν) for k degrees of freedom ν: all grow together."""
@@ -499,6 +545,18 @@ class Noise:
         return np.asarray(
             np.maximum(1.0 - spread + ndtri(self.quantiles) * np.sqrt(spread), 0.05) ** 1.5
         )
+
+
+def undecided(
+    reached: Array | Rows | int, made: Array | Rows | int, alpha: float | None
+) -> Mask:
+    """Whether (1 + reached)/(1 + made) is too near to α for a verdict that is certain at
+    10⁻³; never without α.
+    """
+    if alpha is None:
+        return np.zeros(np.shape(reached), dtype=bool)
+    p = (1.0 + np.asarray(reached)) / (1.0 + np.asarray(made))
+    return np.asarray(np.abs(p - alpha) < _CERTAIN * np.sqrt(p * (1.0 - p) / made))
 
 
 def skewed(ratio: Array, skewness: Array) -> Array:

@@ -3,9 +3,8 @@
 It is the normal law of `law`. Few rows and skewness are allowed for in the ratios
 (`decision.Differences`), each on the scale of its own p-value. The best set uses
 `maximum_log_pvalues` and `stepdown_log_pvalues`, bounds and ranks `Law.maxima` and
-`quantile`; planning uses `Maxima`. Random numbers belong to a model and not to its place in
-the
-list: permuting the models permutes the draws.
+`quantile`; planning uses `Maxima`. Random numbers belong to the ranks of the estimates:
+permuting the models permutes the draws, and other names change nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from functools import cache
 import numpy as np
 from scipy.special import log_ndtr, ndtri
 
+from relfit.stats.close import MOST_DRAWS, undecided
 from relfit.stats.joint import JointEstimate
 from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.libraries import usable_cores
@@ -36,13 +36,15 @@ FEWEST_BEYOND = 10
 # Draws beyond a statistic that settle its p-value to a thirtieth of itself: at α = .05 that
 # takes all 20,000.
 ENOUGH_BEYOND = 1000
+# The normal numbers of all draws that are added near α, at most.
+_MOST_ADDED = 10_000_000
 # Sets of models whose law of the maximum is remembered, 160 kB each.
 _MOST_REMEMBERED = 500
 # Ratios that differ by less than this are the same.
 _SAME_RATIO = 1e-9
 
-Source = np.random.Generator | Callable[[str | None], np.random.Generator]
-"""A Generator, or a function from a model's name (None: the reference) to its own Generator."""
+Source = np.random.Generator | Callable[[int | None], np.random.Generator]
+"""A Generator, or a function from a model's rank (None: the reference) to its own Generator."""
 
 
 @dataclass(frozen=True)
@@ -53,24 +55,26 @@ class Streams:
     models: tuple[np.random.Generator, ...]
 
 
-def streams(source: Source, names: Sequence[str]) -> Streams:
-    """The generators of these models, in their order.
+def streams(source: Source, values: Array) -> Streams:
+    """The generators of the models with these estimates, in their order.
 
-    With a function of the name the noise follows the models when they are permuted; a single
-    Generator serves them in turn.
+    A function gives each rank a generator, so that the noise follows the models when they are
+    permuted; a single Generator serves them in turn. Independent noise stays independent of
+    the estimates when the estimates determine its order.
     """
     if isinstance(source, np.random.Generator):
-        return Streams(source, (source,) * len(names))
-    return Streams(source(None), tuple(source(name) for name in names))
+        return Streams(source, (source,) * len(values))
+    ranks = np.argsort(np.argsort(values, kind="stable"))
+    return Streams(source(None), tuple(source(rank) for rank in ranks.tolist()))
 
 
 def seeded(seed: int, test: str) -> Source:
-    """The source a test draws from in a comparison with this seed: one stream per model
-    name.
+    """The source a test draws from in a comparison with this seed: one stream for each rank
+    of the estimates.
     """
 
-    def source(name: str | None) -> np.random.Generator:
-        return stream(seed, test, "reference" if name is None else f"model {name}")
+    def source(rank: int | None) -> np.random.Generator:
+        return stream(seed, test, "reference" if rank is None else f"rank {rank}")
 
     return source
 
@@ -122,29 +126,38 @@ class Law:
         ]
         return np.concatenate(parts, axis=1)
 
-    def exceedances(self, offsets: Array, statistic: Array) -> tuple[Rows, Rows]:
+    def exceedances(
+        self, offsets: Array, statistic: Array, alpha: float | None = None
+    ) -> tuple[Rows, Rows]:
         """(l,) the number of draws of max_j (Z_ij + offset_ij) that reach T_i, and of those
         made for model i.
 
         A model leaves once ENOUGH_BEYOND draws have reached its statistic (Besag and
         Clifford 1991): its p-value is known well enough, and a small one is still settled by
-        all `draws`. A model whose union bound is below their resolution needs none.
+        all `draws`. A model whose union bound is below their resolution needs none. A model
+        whose p-value is too near to `alpha` for a verdict stays (`stats.close.undecided`).
         """
         reached, made = np.zeros((2, len(offsets)), dtype=np.intp)
         left = np.flatnonzero(log_union(offsets, statistic) > -math.log1p(self.draws))
-        for count in self.counts():
+        for count in self.counts(len(offsets)):
             if not len(left):
                 break
             top = _row_maxima(self.chunk(count), offsets, None, left, count)
             reached[left] += (top >= statistic[left, None] - _SAME_RATIO).sum(axis=1)
             made[left] += count
-            left = left[reached[left] < ENOUGH_BEYOND]
+            enough = (reached[left] >= ENOUGH_BEYOND) | (made[left] >= self.draws)
+            left = left[~enough | undecided(reached[left], made[left], alpha)]
         return reached, made
 
-    def counts(self) -> Iterator[int]:
-        """The numbers of draws at once."""
+    def counts(self, models: int = 0) -> Iterator[int]:
+        """The numbers of draws at once: those of the law, and with a number of models as many
+        more as p-values near α may need.
+        """
         for start in range(0, self.draws, CHUNK):
             yield min(CHUNK, self.draws - start)
+        most = min(MOST_DRAWS, _MOST_ADDED // models) if models else 0
+        for _ in range(self.draws, most, CHUNK):
+            yield CHUNK
 
 
 def log_union(offsets: Array, statistic: Array) -> Array:
@@ -178,7 +191,7 @@ def law(
 
     @cache
     def prepared() -> tuple[Array, Sequence[np.random.Generator]]:
-        return covariance_root(joint.covariance), streams(source, joint.names).models
+        return covariance_root(joint.covariance), streams(source, joint.values).models
 
     def chunk(count: int) -> NormalPairs:
         return studentised(normal_draws(*prepared(), count), error, cap)
@@ -187,7 +200,10 @@ def law(
 
 
 def maximum_log_pvalues(
-    laws: Sequence[Law], offsets: Sequence[Array], statistic: Array
+    laws: Sequence[Law],
+    offsets: Sequence[Array],
+    statistic: Array,
+    alpha: float | None = None,
 ) -> Array:
     """(l,) log P(max_j (Z_ij + offset_ij) ≥ T_i) under a law, or under several, one for each
     kernel.
@@ -199,7 +215,7 @@ def maximum_log_pvalues(
     members = np.sum([(each > -math.inf).sum(axis=1) for each in offsets], axis=0)
     statistic = np.where(members > 0, statistic, 0.0)
     if len(laws) == 1:
-        reached, made = laws[0].exceedances(offsets[0], statistic)
+        reached, made = laws[0].exceedances(offsets[0], statistic, alpha)
     else:
         maxima = np.maximum.reduce(
             [each.maxima(offset) for each, offset in zip(laws, offsets, strict=True)]
@@ -218,6 +234,7 @@ def stepdown_log_pvalues(
     ratios: Sequence[Array],
     log_p: Array,
     contenders: Mask,
+    alpha: float | None = None,
 ) -> Array:
     """(l,) log adjusted p-values of all models at once, from log p of every model by itself.
 
@@ -259,7 +276,7 @@ def stepdown_log_pvalues(
     reached = np.zeros(len(places), dtype=np.intp)
     made = 0
     last = int(np.searchsorted(places, first))
-    for size in laws[0].counts() if len(places) else ():
+    for size in laws[0].counts(count) if len(places) else ():
         top = np.full((len(places), size), -math.inf)
         chunks = [each.chunk(size) for each in laws]
         for row, place in enumerate(places):
@@ -277,7 +294,9 @@ def stepdown_log_pvalues(
             np.maximum(top[:last], top[last], out=top[:last])
         reached += (top >= statistic[places, None] - _SAME_RATIO).sum(axis=1)
         made += size
-        if (reached[: last + 1] >= ENOUGH_BEYOND).all():
+        near = undecided(reached, made, alpha)[unsettled[places]]
+        enough = made >= laws[0].draws or bool((reached[: last + 1] >= ENOUGH_BEYOND).all())
+        if enough and not near.any():
             break
     drawn = np.log((1.0 + reached) / (1.0 + made))
     log_step[places] = np.where(

@@ -57,7 +57,7 @@ def relative_test(
     if constant is not None:
         return constant
     rng = seeded(seed, BestSet.name)
-    log_p = pair_log_pvalue(joint, margin, rng)
+    log_p = pair_log_pvalue(joint, margin, rng, alpha)
     equivalent = reverse_log_pvalue(joint, margin) <= math.log(alpha) if margin else None
     return PairDecision(
         t, s, log_p, pair_threshold(joint, alpha, margin, rng), equivalent=equivalent

@@ -285,8 +285,10 @@ def simulation(
     seed: int,
     populations: Array,
 ) -> Simulation:
-    """A simulation of the populations (R, l); random numbers belong to models by name."""
-    generators = streams(seeded(seed, "plan"), names).models
+    """A simulation of the populations (R, l); random numbers belong to the models' ranks
+    in the first of them.
+    """
+    generators = streams(seeded(seed, "plan"), populations[0]).models
 
     def normal(parts: int, count: int) -> Array:
         return np.stack([rng.standard_normal((parts, count)) for rng in generators], axis=2)

@@ -246,9 +246,9 @@ def best_set(
     losses are Tango's score limits (`relfit.stats.paired_binary`). Other losses that are
     equal on all items are never shown to be equivalent.
 
-    `rng` is a Generator, or a function from a model's name (None: the reference) to a
-    Generator; `draws` are the Monte-Carlo draws at most, fewer where a p-value is plainly
-    large (`Law.exceedances`).
+    `rng` is a Generator, or a function from a model's rank (None: the reference) to a
+    Generator; `draws` are the Monte-Carlo draws, fewer where a p-value is plainly large and
+    more where it is near α (`Law.exceedances`).
 
     >>> joint = JointEstimate(("a", "b", "c"), [0.1, 0.12, 0.9], 0.01 * np.eye(3))
     >>> decision = best_set(joint, 0.05, rng=np.random.default_rng(0))
@@ -269,7 +269,7 @@ def best_set(
     constant = np.where(pairs.certain, constant_log_pvalues(joint, margin), 0.0).min(axis=1)
     at_once = None
     if joint.close is not None:
-        at_tie = _AtTie.of(joint, joint.close, rng)
+        at_tie = _AtTie.of(joint, joint.close, rng, alpha)
         log_pvalue, ratio = at_tie.alone(joint.values, margin)
         if len(joint.names) <= _MANY_AT_ONCE:
             at_once = np.maximum(at_tie.together(joint.values, margin), np.exp(log_pvalue))
@@ -279,9 +279,11 @@ def best_set(
             adjusted = adjust(np.exp(log_pvalue), "holm")
     else:
         offsets = moment_selection(ratio, pairs.varies, rows)
-        log_pvalue = maximum_log_pvalues([null_law], [offsets], ratio.max(axis=1))
+        log_pvalue = maximum_log_pvalues([null_law], [offsets], ratio.max(axis=1), alpha)
         if correction == "stepdown":
-            adjusted = _stepped_down([null_law], [offsets], [ratio], log_pvalue, constant, rows)
+            adjusted = _stepped_down(
+                [null_law], [offsets], [ratio], log_pvalue, constant, rows, alpha
+            )
     log_pvalue = np.minimum(log_pvalue, constant)
     decision = _decided(joint, log_pvalue, without_margin, alpha, correction, adjusted)
     # By the model that it is larger than by a constant, if there is one, and otherwise the one
@@ -317,30 +319,46 @@ class _AtTie:
     varies: Mask
     lowest_ratio: float
     degrees: Array
+    alpha: float | None
 
     @classmethod
-    def of(cls, joint: JointEstimate, law: CloseLaw, rng: Source) -> _AtTie:
-        generators = streams(rng, joint.names)
+    def of(
+        cls, joint: JointEstimate, law: CloseLaw, rng: Source, alpha: float | None = None
+    ) -> _AtTie:
+        generators = streams(rng, joint.values)
         return cls(
             law,
             Noise.drawn(generators.models, generators.reference, law.drawn),
             differences(joint).varies,
             _lowest_ratio(smallest_sample(joint)),
             freedom(joint),
+            alpha,
         )
 
     def alone(self, values: Array, margin: float) -> tuple[Array, Array]:
         """log p of every model by itself (l,), and the ratios (l, l)."""
         return self.law.test(
-            values, self.varies, margin, self.lowest_ratio, self.degrees, self.noise
+            values,
+            self.varies,
+            margin,
+            self.lowest_ratio,
+            self.degrees,
+            self.noise,
+            self.alpha,
         )
 
     def together(self, values: Array, margin: float) -> Array:
         """(l,) adjusted p-values of all models, by step-down."""
-        return np.exp(self.law.step_down(values, self.varies, margin, self.degrees, self.noise))
+        return np.exp(
+            self.law.step_down(
+                values, self.varies, margin, self.degrees, self.noise, self.alpha
+            )
+        )
 
 
-def pair_log_pvalue(joint: JointEstimate, margin: float, rng: Source) -> float:
+def pair_log_pvalue(
+    joint: JointEstimate, margin: float, rng: Source, alpha: float | None = None
+) -> float:
     """log p of "the first of two models is no worse than the second": the one that
     `best_set` gives it.
     """
@@ -349,7 +367,8 @@ def pair_log_pvalue(joint: JointEstimate, margin: float, rng: Source) -> float:
     if pairs.certain[0, 1]:
         return float(constant_log_pvalues(joint, margin)[0, 1])
     if joint.close is not None and pairs.varies[0, 1]:
-        return float(_AtTie.of(joint, joint.close, rng).alone(joint.values, margin)[0][0])
+        at_tie = _AtTie.of(joint, joint.close, rng, alpha)
+        return float(at_tie.alone(joint.values, margin)[0][0])
     ratio = pairs.ratio
     if joint.binary and margin < binary_step(joint):
         ratio = _score_ratios(joint, ratio, margin)[0]
@@ -420,6 +439,7 @@ def _stepped_down(
     log_pvalue: Array,
     constant: Array,
     rows: int | None,
+    alpha: float | None = None,
 ) -> Array:
     """(l,) adjusted p; models that lose by the same on all rows, with log p `constant` (l,)
     below 0, come first.
@@ -427,7 +447,7 @@ def _stepped_down(
     contenders = (constant == 0.0) & (
         log_pvalue > math.log(2.0) + log_ndtr(_lowest_ratio(rows))
     )
-    adjusted = stepdown_log_pvalues(laws, offsets, ratios, log_pvalue, contenders)
+    adjusted = stepdown_log_pvalues(laws, offsets, ratios, log_pvalue, contenders, alpha)
     return np.minimum(np.exp(constant), np.exp(adjusted))
 
 
@@ -754,12 +774,13 @@ def _kernel_laws(
     takes its own kernel's part.
     """
     names = joints[0].names
+    values = joints[0].values
     root = maxt.covariance_root(
         joint_covariance([joint.psi for joint in joints if joint.psi is not None])
     )
 
     def normal(k: int) -> Law:
-        generators = streams(source, names)
+        generators = streams(source, values)
         part = root[k * len(names) : (k + 1) * len(names)]
 
         def chunk(draws: int) -> NormalPairs:

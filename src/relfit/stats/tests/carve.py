@@ -207,7 +207,7 @@ def carve(
 
     The module's opening derives the p-value. The l − 1 p-values are adjusted by
     `correction`; "auto" is "by". With a margin δ the hypothesis is "D_i ≤ D_J + δ". `rng` is
-    a Generator, or a function from a model's name to a Generator. The realised w is drawn
+    a Generator, or a function from a model's rank to a Generator. The realised w is drawn
     first, so the same seed selects the same model whatever `draws`, and in `carve_bounds`
     too.
 
@@ -267,7 +267,7 @@ class Selection:
 def select(joint: JointEstimate, rng: Source, draws: int = DRAWS) -> Selection:
     """J = argmin (D + w), with the realised w and `draws` fresh ones."""
     root = covariance_root(joint.covariance)
-    models = streams(rng, joint.names).models
+    models = streams(rng, joint.values).models
     # The realised noise first: which model is selected does not depend on the number of fresh
     # draws.
     noise = GAMMA * np.hstack([normal_draws(root, models, count) for count in (1, draws)])
