@@ -96,7 +96,7 @@ def stepped(law, values):
     generators = [np.random.default_rng([7, k]) for k in range(count + 1)]
     noise = Noise.drawn(generators[1:], generators[0], law.drawn)
     varies = ~np.eye(count, dtype=bool)
-    return np.exp(law.step_down(np.asarray(values), varies, 0.0, np.full(count, math.inf), noise))
+    return np.exp(law.step_down(np.asarray(values), varies, 0.0, -5.0, np.full(count, math.inf), noise))
 
 
 def test_more_draws_are_made_near_alpha():

@@ -351,6 +351,7 @@ class CloseLaw:
         values: Array,
         varies: Mask,
         margin: float,
+        lowest: float,
         freedom: Array,
         noise: Noise,
         alpha: float | None = None,
@@ -359,8 +360,9 @@ class CloseLaw:
 
         With probability 1 − α no model for which this holds has an adjusted p ≤ α. At every
         step all models that are left tie. The largest ratio (D̂_i − D̂_j − δ)/s_ij among them
-        is compared with the draws of the largest one over all pairs; then its model i leaves.
-        Adjusted p-values are the largest ones up to a model's own step.
+        is compared with the draws of the largest one over the pairs whose own ratio is above
+        `lowest`; then its model i leaves. Adjusted p-values are the largest ones up to a
+        model's own step.
         """
         adjusted = np.zeros(len(values))
         apart = np.maximum(_contrasts(self.second), 0.0)
@@ -376,7 +378,8 @@ class CloseLaw:
             ratio = skewed(plain, _ratio(tie.cumulants, error**3))
             first = int(ratio.max(axis=1).argmax())
             statistic = float(ratio[first].max())
-            log_p = drawing.log_pvalue(left, tie.covariance, varies[both], statistic)
+            compared = varies[both] & (ratio > lowest)
+            log_p = drawing.log_pvalue(left, tie.covariance, compared, statistic)
             largest = max(largest, log_p)
             adjusted[left[first]] = largest
             left = np.delete(left, first)

@@ -351,7 +351,13 @@ class _AtTie:
         """(l,) adjusted p-values of all models, by step-down."""
         return np.exp(
             self.law.step_down(
-                values, self.varies, margin, self.degrees, self.noise, self.alpha
+                values,
+                self.varies,
+                margin,
+                self.lowest_ratio,
+                self.degrees,
+                self.noise,
+                self.alpha,
             )
         )
 
