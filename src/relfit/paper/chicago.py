@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,25 +26,31 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
-from relfit import IMQ, Density, Gaussian, compare, decide, estimate
+from relfit import IMQ, Density, Gaussian, decide, estimate
 from relfit.data.adapters import adapt
 from relfit.paper.data import DataOptions, Log, cache_folder, digest, robberies
-from relfit.paper.drawing import FAINT, INK, draw_bars
 from relfit.paper.experiment import (
     ALPHA,
+    FAINT,
+    INK,
     PLAIN,
     Cell,
     Check,
+    Decision,
     Experiment,
     Results,
     Row,
     Setting,
-    library,
+    Tests,
+    beside,
+    decided,
+    draw_bars,
     relmulti,
+    verdicts,
 )
-from relfit.paper.table1 import KEYS, beside, mean_of, rejected, verdicts
+from relfit.paper.table1 import KEYS
 from relfit.util.arrays import Array
-from relfit.util.errors import InputError
+from relfit.util.errors import BackendUnavailable, InputError
 from relfit.util.files import write_bytes_atomic
 
 NAME = "table2-chicago"
@@ -78,10 +85,11 @@ KERNELS: dict[str, IMQ | Gaussian] = {"IMQ": IMQ(), "Gaussian": Gaussian()}
 CORRECTION = {"IMQ": "by", "Gaussian": "bonferroni"}
 TITLES = {"IMQ": "IMQ, BY", "Gaussian": "Gaussian, Bonferroni"}
 CORRECTED = ((50, "by"), (50, "bonferroni"), (50, "none"), (25, "by"))
-SPLITS = {
-    f"{percent}%, {correction}": relmulti(percent / 100, correction)
+SPLITS: Tests = {
+    f"RelMulti {percent}%, {correction}": ("models", relmulti(percent / 100, correction))
     for percent, correction in CORRECTED
 }
+BY_LIKELIHOOD: Tests = {"NLL": ("models", {"discrepancy": "loglik"})}
 WHOLE = {"RelPSI": "relpsi", "best set": "best-set", "carving": "carve"}
 SHOWN_TOO = f"{MAF}, normal base, little L2"
 PAPER_NLL = dict(zip(LINEUP, (2.64, 2.55, 2.38, 2.53, 2.25), strict=True))
@@ -120,37 +128,39 @@ class Flow:
     seed: int = 0
 
 
-def trained(name: str, flow: Flow, rows: Array, folder: Path, log: Log) -> Any:
-    """The flow in double precision, from `folder` if it was trained before on these rows in
+def library(name: str) -> Any:
+    """An optional library, imported here and nowhere at the top of a module."""
+    package = name.partition(".")[0]
+    try:
+        return import_module(name)
+    except ImportError as error:
+        install = "scikit-learn" if package == "sklearn" else "torch zuko"
+        raise BackendUnavailable(
+            f"{NAME}: needs {package}, which is not installed; pip install {install}"
+        ) from error
+
+
+def trained(name: str, flow: Flow, rows: Array, log: Log) -> Any:
+    """The flow in double precision, from the cache if it was trained before on these rows in
     this way.
     """
-    torch = library(name, "torch", "torch zuko")
-    path = (
-        folder
-        / f"flow-{digest(rows.tobytes(), json.dumps(asdict(flow), sort_keys=True).encode())}.pt"
-    )
-    network = build(name, flow)
-    stored = path.exists()
-    if stored:
-        try:
-            # Only the weights are read: code in the file is never run.
-            network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
-        except Exception as error:  # noqa: BLE001 - torch's reader raises many kinds of errors
-            log(f"{path.name} is damaged ({type(error).__name__}); training it again")
-            network = build(name, flow)
-            stored = False
-    if not stored:
-        state = train(name, network, flow, rows, log)
+    torch = library("torch")
+    recipe = json.dumps(asdict(flow), sort_keys=True).encode()
+    path = cache_folder("chicago") / f"flow-{digest(rows.tobytes(), recipe)}.pt"
+    network = build(flow)
+    if not path.exists():
         buffer = io.BytesIO()
-        torch.save(state, buffer)
+        torch.save(train(name, network, flow, rows, log), buffer)
         write_bytes_atomic(path, buffer.getvalue())
-        network.load_state_dict(state)
+    # Only the weights are read: code in the file is never run.
+    network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     return network.eval().requires_grad_(False).double()
 
 
-def build(name: str, flow: Flow) -> Any:
+def build(flow: Flow) -> Any:
     """The flow on the plane with the random weights of its seed."""
-    torch, zuko = (library(name, module, "torch zuko") for module in ("torch", "zuko"))
+    torch = library("torch")
+    zuko = library("zuko")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(flow.seed)
         network = zuko.flows.MAF(2, transforms=flow.transforms, hidden_features=(flow.hidden,))
@@ -163,21 +173,16 @@ def build(name: str, flow: Flow) -> Any:
 
 def train(name: str, network: Any, flow: Flow, rows: Array, log: Log) -> dict[str, Any]:
     """The weights with the highest likelihood of the held-out rows."""
-    torch = library(name, "torch", "torch zuko")
+    torch = library("torch")
     kept = len(rows) - round(HELD_OUT * len(rows))
     data = torch.as_tensor(rows, dtype=torch.float32)
     fitted = data[:kept]
     held_out = data[kept:]
-    weights = [
-        p
-        for part, p in network.named_parameters()
-        if part.startswith("transform") and p.ndim == 2
-    ]
-    others = [
-        p
-        for part, p in network.named_parameters()
-        if not (part.startswith("transform") and p.ndim == 2)
-    ]
+    weights: list[Any] = []
+    others: list[Any] = []
+    for part, values in network.named_parameters():
+        penalised = part.startswith("transform") and values.ndim == 2
+        (weights if penalised else others).append(values)
     # Adam's weight decay is the gradient λw of the penalty.
     optimiser = torch.optim.Adam(
         [{"params": weights, "weight_decay": flow.l2}, {"params": others}], lr=flow.rate
@@ -323,13 +328,12 @@ def prepare(options: DataOptions, quick: bool, log: Log) -> Setting:
 
 def fit(train: Array, recipe: Recipe, log: Log) -> dict[str, Any]:
     """Every model, fitted to the training rows by maximum likelihood."""
-    mixture = library(NAME, "sklearn.mixture", "scikit-learn").GaussianMixture
+    mixture = library("sklearn.mixture").GaussianMixture
     mixtures = {
         name: mixture(k, n_init=5, random_state=0).fit(train) for name, k in MIXTURES.items()
     }
-    folder = cache_folder("chicago")
     return mixtures | {
-        name: trained(name, flow, train, folder, log) for name, flow in recipe.flows().items()
+        name: trained(name, flow, train, log) for name, flow in recipe.flows().items()
     }
 
 
@@ -366,7 +370,7 @@ def log_density(model: Any, x: Array) -> Array:
     """log p at the rows of x (n,), normalised (a `Density` may leave out the constant)."""
     if hasattr(model, "score_samples"):
         return np.asarray(model.score_samples(x))
-    torch = library(NAME, "torch", "torch zuko")
+    torch = library("torch")
     with torch.no_grad():
         return np.asarray(model().log_prob(torch.from_numpy(x)).numpy())
 
@@ -396,28 +400,20 @@ def trial(setting: Setting, seed: int) -> dict[str, Any]:
     """
     study = load(setting["study"], setting["contents"])
     rows = np.random.default_rng(seed).choice(len(study.points), setting["n"], replace=False)
+    points = study.points[rows]
     lineup = [*MIXTURES, MADE, setting["flow"]]
     densities = {name: study.density(name) for name in lineup}
-    points = study.points[rows]
-    fixed: dict[str, Any] = {
-        "kernel": KERNELS[setting["kernel"]],
-        "rng": seed,
-        "progress": False,
-    }
-    joint = estimate(points, densities, estimator=PLAIN, **fixed)
-    results = {
-        words: decide(joint, test=test, alpha=ALPHA, rng=seed) for words, test in WHOLE.items()
-    }
-    for words, options in SPLITS.items():
-        results[f"RelMulti {words}"] = compare(
-            points, densities, alpha=ALPHA, **fixed, **options
-        )
-    decisions = [d for test, result in results.items() for d in verdicts(test, result)]
-    likelihoods = {name: study.likelihood(name) for name in lineup}
-    nll = compare(
-        points, likelihoods, discrepancy="loglik", alpha=ALPHA, rng=seed, progress=False
+    kernel = KERNELS[setting["kernel"]]
+    joint = estimate(
+        points, densities, estimator=PLAIN, kernel=kernel, rng=seed, progress=False
     )
-    return {"decisions": decisions + verdicts("NLL", nll)}
+    decisions: list[Decision] = []
+    for words, test in WHOLE.items():
+        decisions += verdicts(words, decide(joint, test=test, alpha=ALPHA, rng=seed))
+    decisions += decided(points, {"models": densities}, SPLITS, seed, kernel=kernel)
+    likelihoods = {name: study.likelihood(name) for name in lineup}
+    decisions += decided(points, {"models": likelihoods}, BY_LIKELIHOOD, seed)
+    return {"decisions": decisions}
 
 
 def _study(results: Results) -> Study:
@@ -433,10 +429,10 @@ def _tests(cell: Cell) -> dict[str, str]:
     """The tests of the table and figure; RelMulti corrects as the paper or the code with
     this kernel does.
     """
-    relmulti = f"RelMulti 50%, {CORRECTION[cell.setting['kernel']]}"
+    correction = CORRECTION[cell.setting["kernel"]]
     return {
         "RelPSI": "RelPSI",
-        "RelMulti": relmulti,
+        "RelMulti": f"RelMulti 50%, {correction}",
         "best set": "best set",
         "carving": "carving",
     }
@@ -451,19 +447,14 @@ def table(results: Results) -> list[Row]:
         for model in LINEUP:
             row: Row = {"kernel, correction": TITLES[cell.setting["kernel"]], "model": model}
             row["NLL (paper)"] = f"{study.nll(model):.2f} ({PAPER_NLL[model]:.2f})"
-            row["NLL sel."] = f"{mean_of(cell, 'NLL', model, 'selected')[0]:.2f}"
-            row["NLL rej."] = f"{rejected(cell, 'NLL', model)[0]:.2f}"
+            row["NLL sel."] = f"{cell.mean('NLL', model, 'selected')[0]:.2f}"
+            row["NLL rej."] = f"{cell.mean('NLL', model)[0]:.2f}"
             for (name, kind), figures in PAPER.items():
-                row[f"{name} {kind} (paper)"] = beside(
-                    mean_of(cell, tests[name], model, KEYS[kind]), figures[model]
-                )
-            rows.append(
-                row
-                | {
-                    f"{name} rej.": rejected(cell, name, model)
-                    for name in ("best set", "carving")
-                }
-            )
+                ours = cell.mean(tests[name], model, KEYS[kind])
+                row[f"{name} {kind} (paper)"] = beside(ours, figures[model])
+            for name in ("best set", "carving"):
+                row[f"{name} rej."] = cell.mean(name, model)
+            rows.append(row)
     return rows
 
 
@@ -472,7 +463,7 @@ def extras(results: Results) -> Mapping[str, list[Row]]:
     study = _study(results)
     splits: list[Row] = [
         {"kernel": cell.setting["kernel"], "model": model}
-        | {f"select {words}": rejected(cell, f"RelMulti {words}", model) for words in SPLITS}
+        | {test.replace("RelMulti", "select"): cell.mean(test, model) for test in SPLITS}
         for cell in _with_maf(results)
         for model in LINEUP
     ]
@@ -480,19 +471,23 @@ def extras(results: Results) -> Mapping[str, list[Row]]:
     for cell in results:
         flow = cell.setting["flow"]
         tests = _tests(cell)
-        row: Row = {"kernel": cell.setting["kernel"], "flow": flow, "NLL": study.nll(flow)}
-        row["lowest NLL"] = mean_of(cell, "NLL", flow, "selected")
-        row["RelPSI sel."] = mean_of(cell, "RelPSI", flow, "selected")
-        row |= {
-            f"{name} rej.": rejected(cell, tests[name], flow)
-            for name in ("RelPSI", "RelMulti", "best set")
-        }
-        row["KSD²"] = mean_of(cell, "RelPSI", flow, "value")[0]
-        row["largest score"] = (
-            f"{np.linalg.norm(study.scores[study.names.index(flow)], axis=1).max():.0f}"
+        largest = np.linalg.norm(study.scores[study.names.index(flow)], axis=1).max()
+        others = [f"{cell.mean('RelPSI', model)[0]:.2f}" for model in LINEUP[:-1]]
+        flows.append(
+            {
+                "kernel": cell.setting["kernel"],
+                "flow": flow,
+                "NLL": study.nll(flow),
+                "lowest NLL": cell.mean("NLL", flow, "selected"),
+                "RelPSI sel.": cell.mean("RelPSI", flow, "selected"),
+                "RelPSI rej.": cell.mean("RelPSI", flow),
+                "RelMulti rej.": cell.mean(tests["RelMulti"], flow),
+                "best set rej.": cell.mean("best set", flow),
+                "KSD²": cell.mean("RelPSI", flow, "value")[0],
+                "largest score": f"{largest:.0f}",
+                "RelPSI rej. of the other four": ", ".join(others),
+            }
         )
-        others = [f"{rejected(cell, 'RelPSI', model)[0]:.2f}" for model in LINEUP[:-1]]
-        flows.append({**row, "RelPSI rej. of the other four": ", ".join(others)})
     line = (
         "Another MAF in place of MAF (5), the other four models as before (the score is "
         "that at the test points):"
@@ -531,7 +526,7 @@ def figure(results: Results) -> Figure:
     axes = list(below.subplots(1, len(cells), squeeze=False)[0])
     for ax, cell in zip(axes, cells, strict=True):
         rates = {
-            name: [rejected(cell, test, model) for model in LINEUP]
+            name: [cell.mean(test, model) for model in LINEUP]
             for name, test in _tests(cell).items()
         }
         draw_bars(ax, TITLES[cell.setting["kernel"]], LINEUP, rates, papers)

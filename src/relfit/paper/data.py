@@ -6,7 +6,7 @@ the environment variable RELFIT_CACHE names. Nothing is fetched unless the user 
 
 The robberies of 2016 come from the City of Chicago's open-data portal: its Socrata API gives
 the rows of "Crimes - 2001 to Present" (data set ijzp-q8t2) with primary type ROBBERY and
-year 2016 as CSV, in pages. They are downloaded once, checked, and cached with a checksum.
+year 2016 as CSV. They are downloaded once, checked, and cached with a checksum.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CACHE_VARIABLE = "RELFIT_CACHE"
 
 PORTAL = "https://data.cityofchicago.org/resource/ijzp-q8t2.csv"
 WHERE = "primary_type='ROBBERY' AND year=2016"
-PAGE = 10_000
+MOST_ROWS = 50_000
 TIMEOUT = 60.0  # seconds without an answer
 MOST_BYTES = 8_000_000  # the whole is about 300 kB
 TRIES = 3
@@ -206,42 +206,24 @@ def parse(text: str, source: str) -> Array:
     return rows
 
 
-def download(
-    url: str, *, page: int = PAGE, timeout: float = TIMEOUT, pause: float = PAUSE
-) -> Array:
-    """All rows of the query, as many as the portal says there are."""
-    text = _fetch(url, {"$select": "count(*)", "$where": WHERE}, timeout, pause)
-    lines = text.replace('"', "").split()
-    if len(lines) != 2 or not lines[1].isdecimal():
-        raise InputError(
-            f"{url}: expected a count of rows, got {text[:60]!r}; try later or "
-            f"give a file with --data"
-        )
-    total, (low, high) = int(lines[1]), ROWS
-    if not low <= total <= high:
-        raise InputError(
-            f"{url}: expected {low} to {high} robberies, the portal has {total}; "
-            f"give a file with --data"
-        )
+def download(url: str, *, timeout: float = TIMEOUT, pause: float = PAUSE) -> Array:
+    """All rows of the query, in one answer, which the portal gives up to MOST_ROWS rows."""
     query = {
         "$select": "id,longitude,latitude",
         "$where": WHERE,
         "$order": "id",
-        "$limit": str(page),
+        "$limit": str(MOST_ROWS),
     }
-    pages = []
-    for start in range(0, total, page):
-        text = _fetch(url, {**query, "$offset": str(start)}, timeout, pause)
-        # The count includes the rows without a location.
-        rows = min(page, total - start)
-        count = len(text.splitlines()) - 1
-        if count != rows or not text.endswith("\n"):
-            raise InputError(
-                f"{url}: expected a page of {rows} rows, got {count} or a part "
-                f"of them; try again"
-            )
-        pages.append(parse(text, url))
-    return np.concatenate(pages)
+    text = _fetch(url, query, timeout, pause)
+    # The count includes the rows without a location.
+    count = len(text.splitlines()) - 1
+    low, high = ROWS
+    if not low <= count <= high or not text.endswith("\n"):
+        raise InputError(
+            f"{url}: expected {low} to {high} robberies, the portal sent {count} or a part "
+            f"of them; try again, or give a file with --data"
+        )
+    return parse(text, url)
 
 
 def _fetch(url: str, query: dict[str, str], timeout: float, pause: float) -> str:

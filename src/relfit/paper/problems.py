@@ -67,38 +67,19 @@ class GaussianMixture:
         return np.asarray((responsibility @ self.means - x) @ self._precision)
 
 
-@dataclass(frozen=True, eq=False)
-class GaussianBernoulliRBM(GaussianMixture):
+def gaussian_bernoulli_rbm(coupling: Array, visible: Array, latent: Array) -> GaussianMixture:
     """p(y) ∝ Σ_{h∈{−1,1}^q} exp(½ yᵀBh + bᵀy + cᵀh − ½‖y‖²).
 
     `coupling` is B (d, q), `visible` is b (d,), `latent` is c (q,). Summed over h it is a
     mixture of 2^q Gaussians N(½Bh + b, I) with log-weights cᵀh + ½‖½Bh + b‖², so that draws
     are exact and need no Gibbs chain.
     """
-
-    coupling: Array
-    visible: Array
-    latent: Array
-
-    @classmethod
-    def build(cls, coupling: Array, visible: Array, latent: Array) -> GaussianBernoulliRBM:
-        """The RBM with these parameters, its latent states listed."""
-        q = len(latent)
-        h = 2.0 * ((np.arange(2**q)[:, None] >> np.arange(q)) & 1) - 1.0
-        means = 0.5 * h @ coupling.T + visible
-        log_weights = h @ latent + 0.5 * (means**2).sum(1)
-        weights = np.exp(log_weights - log_weights.max())
-        return cls(
-            weights / weights.sum(), means, np.eye(len(visible)), coupling, visible, latent
-        )
-
-    def score(self, x: Array) -> Array:
-        """b − y + ½ B tanh(½Bᵀy + c), (n, d)."""
-        return (
-            self.visible
-            - x
-            + 0.5 * np.tanh(0.5 * x @ self.coupling + self.latent) @ self.coupling.T
-        )
+    q = len(latent)
+    h = 2.0 * ((np.arange(2**q)[:, None] >> np.arange(q)) & 1) - 1.0
+    means = 0.5 * h @ coupling.T + visible
+    log_weights = h @ latent + 0.5 * (means**2).sum(1)
+    weights = np.exp(log_weights - log_weights.max())
+    return GaussianMixture(weights / weights.sum(), means, np.eye(len(visible)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,9 +142,6 @@ def draw(
     >>> reference.shape, models["P1"].shape, models["P2"].shape
     ((100, 10), (100, 10), (40, 10))
     """
-    unknown = set(sizes or {}) - set(problem.models)
-    if unknown:
-        raise InputError(f"sizes: expected names of models; got {', '.join(sorted(unknown))}")
     counts = dict.fromkeys(problem.models, n) | dict(sizes or {})
     samples = {
         name: model.sample(counts[name], stream(seed, name))
@@ -308,9 +286,7 @@ def rbm(perturbations: Sequence[float]) -> Problem:
     c = rng.standard_normal(5)
     corner = np.zeros_like(coupling)
     corner[0, 0] = 1.0
-    r, *models = (
-        GaussianBernoulliRBM.build(coupling + e * corner, b, c) for e in (0.0, *shifts)
-    )
+    r, *models = (gaussian_bernoulli_rbm(coupling + e * corner, b, c) for e in (0.0, *shifts))
     return _problem(r, models, shifts)
 
 
