@@ -141,7 +141,7 @@ def demo_command(html_path: str, seed: int) -> int:
     from relfit.results.text import styled
     from relfit.results.words import error_words
 
-    check_outputs({"--html": html_path})
+    check_outputs({"html_path": html_path})
     result = run(seed)
     reference, models = problem(seed)
     # The rows as images of 8 × 8 pixels.

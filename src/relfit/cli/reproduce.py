@@ -78,7 +78,7 @@ def reproduce_command(
 
     if quick and docs is not None:
         raise InputError("--docs: the page is made of full runs; leave out --quick")
-    check_outputs({"--docs": docs})
+    check_outputs({"docs": docs})
     data, features = (
         Path(params[option]) if params[option] else None for option in ("data", "features")
     )
