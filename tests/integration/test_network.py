@@ -11,7 +11,7 @@ from refusals import refused
 
 from relfit.cli import main
 from relfit.data.files import read_rows
-from relfit.paper import data as paper_data
+from relfit.paper import chicago as paper_data
 
 FILES = ["human.npy", "gpt.npy", "claude.npy"]
 

@@ -11,8 +11,9 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import pytest
 
-from relfit.paper import chicago, data
-from relfit.paper.data import CACHE_VARIABLE, DataOptions, download, robberies
+from relfit.paper import chicago
+from relfit.paper.chicago import download, robberies
+from relfit.paper.experiment import CACHE_VARIABLE, DataOptions
 from relfit.paper.reproduce import CATALOGUE, reproduce
 from relfit.util.errors import InputError
 
@@ -74,8 +75,8 @@ class Portal:
 @pytest.fixture
 def portal(monkeypatch):
     served = Portal()
-    monkeypatch.setattr(data, "ROWS", (20, 30))
-    monkeypatch.setattr(data, "PORTAL", served.url)
+    monkeypatch.setattr(chicago, "ROWS", (20, 30))
+    monkeypatch.setattr(chicago, "PORTAL", served.url)
     yield served
     served.close()
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 import relfit
-from relfit.paper.runner import Store, run_trials
-from relfit.util.errors import RelfitError
+from relfit.paper.runner import Store, canonical_json, run_trials
+from relfit.util.errors import InputError, RelfitError
 
 SETTINGS = [{"n": 10, "test": "relpsi"}, {"n": 20, "test": "relpsi"}]
 
@@ -86,6 +86,38 @@ def rows(path):
         return connection.execute("SELECT * FROM trials ORDER BY 1, 2, 3, 4").fetchall()
     finally:
         connection.close()
+
+
+# --- the store
+
+
+def test_put_done_results(store):
+    assert set(store.by_seed("e", SETTINGS[0])) == set()
+    for seed in (7, 0, 12):
+        store.put_many("e", SETTINGS[0], [(seed, {"p": seed / 8})])
+    store.put_many("other", SETTINGS[0], [(1, {"p": 1})])
+    store.put_many("e", SETTINGS[1], [(2, {"p": 2})])
+    with Store(store.path) as again:
+        assert list(again.by_seed("e", SETTINGS[0])) == [0, 7, 12]
+        assert again.results("e", SETTINGS[0]) == [{"p": 0.0}, {"p": 0.875}, {"p": 1.5}]
+
+
+def test_a_batch_is_all_or_nothing(store):
+    def interrupted():
+        yield 0, {"p": 1}
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.put_many("e", SETTINGS[0], interrupted())
+    with pytest.raises(InputError):
+        store.put_many("e", SETTINGS[0], [(0, {"p": 1}), (1, {"p": float("nan")})])
+    assert store.by_seed("e", SETTINGS[0]) == {}
+
+
+@pytest.mark.parametrize("value", [{"x": float("inf")}, {"x": object()}, {"x": {1, 2}}, {1: 2, "a": 3}, [1], None])
+def test_what_json_cannot_hold_is_refused(value):
+    with pytest.raises(InputError, match="JSON"):
+        canonical_json(value)
 
 
 # --- what is run, and what comes back

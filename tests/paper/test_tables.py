@@ -10,7 +10,7 @@ from scipy.linalg import sqrtm
 
 from relfit.cli import main
 from relfit.paper import table1
-from relfit.paper.data import CACHE_VARIABLE, DataOptions
+from relfit.paper.experiment import CACHE_VARIABLE, DataOptions
 from relfit.paper.reproduce import CATALOGUE, reproduce
 from relfit.paper.table1 import fids
 from relfit.util.errors import InputError

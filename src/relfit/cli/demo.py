@@ -14,7 +14,7 @@ from scipy.spatial.distance import cdist
 from relfit.api import compare
 from relfit.cli.outputs import check_outputs, say, shell_command, typed_command
 from relfit.cli.sections import SEED, SectionedCommand, opt, section
-from relfit.paper.data import GREY_LEVELS, digits
+from relfit.paper.problems import GREY_LEVELS, digits
 from relfit.results.comparison import Comparison
 from relfit.util.arrays import Array
 from relfit.util.random import stream

@@ -73,7 +73,7 @@ def reproduce_command(
     a check fails. With NAME "all", experiments whose data are not on this machine are
     skipped.
     """
-    from relfit.paper.data import DataAbsent, DataOptions
+    from relfit.paper.experiment import DataAbsent, DataOptions
     from relfit.paper.reproduce import ALL, named, reproduce, write_document
 
     if quick and docs is not None:

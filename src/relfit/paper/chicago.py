@@ -5,14 +5,25 @@ The flows are masked autoregressive ones by zuko, trained by maximum likelihood 
 penalty and early stopping, and kept once trained. A score is a function of the point alone,
 so the scores of every model at every test point are tabulated in one file, the study, and a
 trial looks up those of the points it draws: the workers need neither torch nor scikit-learn.
+
+The robberies of 2016 come from the City of Chicago's open-data portal: its Socrata API gives
+the rows of "Crimes - 2001 to Present" (data set ijzp-q8t2) with primary type ROBBERY and
+year 2016 as CSV. They are downloaded once, checked, and cached with a checksum. Nothing is
+fetched unless the user asked for it.
 """
 
 from __future__ import annotations
 
 import copy
+import csv
+import hashlib
+import http.client
 import io
 import json
 import time
+import urllib.error
+import urllib.parse
+import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -28,7 +39,6 @@ from matplotlib.figure import Figure
 
 from relfit import IMQ, Density, Gaussian, decide, estimate
 from relfit.data.adapters import adapt
-from relfit.paper.data import DataOptions, Log, cache_folder, digest, robberies
 from relfit.paper.experiment import (
     ALPHA,
     FAINT,
@@ -36,14 +46,19 @@ from relfit.paper.experiment import (
     PLAIN,
     Cell,
     Check,
+    DataAbsent,
+    DataOptions,
     Decision,
     Experiment,
+    Log,
     Results,
     Row,
     Setting,
     Tests,
     beside,
+    cache_folder,
     decided,
+    digest,
     draw_bars,
     relmulti,
     verdicts,
@@ -51,7 +66,7 @@ from relfit.paper.experiment import (
 from relfit.paper.table1 import KEYS
 from relfit.util.arrays import Array
 from relfit.util.errors import BackendUnavailable, InputError
-from relfit.util.files import write_bytes_atomic
+from relfit.util.files import write_bytes_atomic, write_text_atomic
 
 NAME = "table2-chicago"
 # Raise it when a change of the code changes the models or what is kept of them.
@@ -100,6 +115,183 @@ PAPER = {
     ("RelPSI", "sel."): dict(zip(LINEUP, (0.0, 0.01, 0.62, 0.01, 0.36), strict=True)),
     ("RelMulti", "sel."): dict(zip(LINEUP, (0.0, 0.08, 0.38, 0.03, 0.51), strict=True)),
 }
+
+
+# ── the robberies ─────────────────────────────────────────────────────────────────────────────
+
+PORTAL = "https://data.cityofchicago.org/resource/ijzp-q8t2.csv"
+WHERE = "primary_type='ROBBERY' AND year=2016"
+MOST_ROWS = 50_000
+TIMEOUT = 60.0  # seconds without an answer
+MOST_BYTES = 8_000_000  # the whole is about 300 kB
+TRIES = 3
+PAUSE = 2.0  # seconds before the second try, twice as many before the third
+ROWS = (11_000, 13_000)  # 11,957 when the paper was written; records are amended now and then
+LONGITUDES = (-88.0, -87.4)
+LATITUDES = (41.6, 42.1)
+NAMES = {"longitude": "lon", "lon": "lon", "latitude": "lat", "lat": "lat"}
+CACHED = "robbery_2016.csv"
+HOW_TO_GET = (
+    "table2-chicago: its data are not on this machine; add --download to fetch the robberies "
+    "of 2016 from the City of "
+    "Chicago's portal (300 kB), or --data FILE with a CSV of lon,lat"
+)
+
+
+def robberies(options: DataOptions, log: Log) -> Array:
+    """Longitude and latitude (n, 2), sorted, from the user's file, the cache or, if asked
+    for, the portal.
+    """
+    if options.data is not None:
+        return _sorted(read_file(options.data))
+    cached, checksum = (cache_folder("chicago") / name for name in (CACHED, f"{CACHED}.sha256"))
+    if options.download and not _intact(cached, checksum):
+        log(f"table2-chicago: downloading {CACHED} from {urllib.parse.urlsplit(PORTAL).netloc}")
+        text = "lon,lat\n" + "".join(f"{lon:.9f},{lat:.9f}\n" for lon, lat in download(PORTAL))
+        write_text_atomic(checksum, hashlib.sha256(text.encode()).hexdigest() + "\n")
+        write_bytes_atomic(cached, text.encode())
+    if not cached.exists():
+        raise DataAbsent(HOW_TO_GET)
+    if not _intact(cached, checksum):
+        raise InputError(
+            f"{str(cached)!r} is not what was downloaded (its checksum differs); add --download"
+        )
+    return _sorted(parse(cached.read_text(encoding="utf-8"), str(cached)))
+
+
+def _sorted(rows: Array) -> Array:
+    """The rows sorted by their values, so that the seeded split does not depend on the order
+    of the file.
+    """
+    return np.ascontiguousarray(rows[np.lexsort(rows.T[::-1])])
+
+
+def read_file(path: Path) -> Array:
+    """The rows of a user's CSV file."""
+    if path.exists() and not path.is_file():
+        raise InputError(
+            f"--data: cannot read {str(path)!r} (a folder or device); expected a CSV of lon,lat"
+        )
+    try:
+        return parse(path.read_text(encoding="utf-8-sig"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"--data: cannot read {str(path)!r} ({error}); expected a CSV of lon,lat"
+        ) from error
+
+
+def parse(text: str, source: str) -> Array:
+    r"""The rows (n, 2) of a CSV with columns lon (longitude) and lat (latitude); rows
+    without a location are left out.
+
+    >>> parse("latitude,longitude\n41.88,-87.63\n,\n", "example")
+    array([[-87.63,  41.88]])
+    """
+    lines = csv.reader(io.StringIO(text))
+    header = [NAMES.get(name.strip().lower(), name) for name in next(lines, [])]
+    if not {"lon", "lat"} <= set(header):
+        raise InputError(
+            f"{source}: expected a CSV with columns lon,lat; its first line is "
+            f"{','.join(header)[:80]!r}"
+        )
+    columns = header.index("lon"), header.index("lat")
+    try:
+        cells = [[line[column].strip() for column in columns] for line in lines if line]
+        rows = np.array(
+            [[float(value) for value in row] for row in cells if all(row)], dtype=np.float64
+        )
+    except (ValueError, IndexError) as error:
+        raise InputError(
+            f"{source}: expected two numbers on line {lines.line_num} or before, got "
+            f"something else"
+        ) from error
+    rows = rows.reshape(-1, 2)
+    low, high = np.array([LONGITUDES, LATITUDES]).T
+    outside = ~((rows >= low) & (rows <= high)).all(axis=1)
+    if outside.any():
+        first = ", ".join(f"{value:g}" for value in rows[outside.argmax()])
+        raise InputError(
+            f"{source}: expected longitudes {LONGITUDES[0]:g} to {LONGITUDES[1]:g} and "
+            f"latitudes {LATITUDES[0]:g} to "
+            f"{LATITUDES[1]:g}, got {int(outside.sum())} rows outside Chicago (first: {first})"
+        )
+    return rows
+
+
+def download(url: str, *, timeout: float = TIMEOUT, pause: float = PAUSE) -> Array:
+    """All rows of the query, in one answer, which the portal gives up to MOST_ROWS rows."""
+    query = {
+        "$select": "id,longitude,latitude",
+        "$where": WHERE,
+        "$order": "id",
+        "$limit": str(MOST_ROWS),
+    }
+    text = _fetch(url, query, timeout, pause)
+    # The count includes the rows without a location.
+    count = len(text.splitlines()) - 1
+    low, high = ROWS
+    if not low <= count <= high or not text.endswith("\n"):
+        raise InputError(
+            f"{url}: expected {low} to {high} robberies, the portal sent {count} or a part "
+            f"of them; try again, or give a file with --data"
+        )
+    return parse(text, url)
+
+
+def _fetch(url: str, query: dict[str, str], timeout: float, pause: float) -> str:
+    """The answer to one query; a refusal is final, a failure of the server or the network is
+    tried three times.
+    """
+    for attempt in range(TRIES):
+        if attempt:
+            time.sleep(pause * 2 ** (attempt - 1))
+        try:
+            return _read(f"{url}?{urllib.parse.urlencode(query)}", timeout).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{url}: expected text, got bytes that are not UTF-8; give a file with --data"
+            ) from error
+        except urllib.error.HTTPError as error:
+            reason = f"status {error.code}"
+            if error.code < 500 and error.code != 429:
+                break
+        except (OSError, http.client.HTTPException) as error:
+            reason = " ".join(str(getattr(error, "reason", error)).split())
+    raise InputError(
+        f"{url}: cannot download ({reason}); try later, or give a file with --data"
+    )
+
+
+def _read(address: str, timeout: float) -> bytes:
+    # Https, or a test's server.
+    request = urllib.request.Request(address, headers={"Accept": "text/csv"})  # noqa: S310
+    with urllib.request.urlopen(request, timeout=timeout) as response:  # noqa: S310
+        if address.startswith("https:") and not response.geturl().startswith("https:"):
+            raise InputError(
+                f"{address.partition('?')[0]}: redirected to an address without https; not kept"
+            )
+        body: bytes = response.read(MOST_BYTES + 1)
+        length = response.headers.get("Content-Length")
+    if len(body) > MOST_BYTES:
+        raise InputError(
+            f"{address.partition('?')[0]}: expected at most {MOST_BYTES} bytes, "
+            f"got more; not kept"
+        )
+    if length is not None and len(body) < int(length):
+        raise http.client.IncompleteRead(body, int(length) - len(body))
+    return body
+
+
+def _intact(path: Path, checksum: Path) -> bool:
+    if not (path.exists() and checksum.exists()):
+        return False
+    return (
+        hashlib.sha256(path.read_bytes()).hexdigest()
+        == checksum.read_text(encoding="utf-8").strip()
+    )
+
+
+# ── the models ────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
@@ -392,6 +584,9 @@ def load(key: str, contents: str) -> Study:
     return Study(
         **stored | {name: tuple(stored[name].tolist()) for name in ("names", "extent")}
     )
+
+
+# ── the experiment ────────────────────────────────────────────────────────────────────────────
 
 
 def trial(setting: Setting, seed: int) -> dict[str, Any]:

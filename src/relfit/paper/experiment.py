@@ -7,9 +7,13 @@ the tables and the figures: curves with error bands, points with error bars, gro
 
 from __future__ import annotations
 
+import hashlib
 import math
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -18,18 +22,20 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from relfit import Comparison, Complete, RelMulti, compare
-from relfit.paper.data import DataOptions, Log
 from relfit.paper.runner import Trial
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 
 ALPHA = 0.05
+# The folder of downloads and trained models, if it is not the platform's cache folder.
+CACHE_VARIABLE = "RELFIT_CACHE"
 # The paper's variance, in every test of the reproduction.
 PLAIN = Complete(variance="projection")
 
 T = TypeVar("T")
 Setting = dict[str, Any]
 Decision = dict[str, Any]
+Log = Callable[[str], None]
 Row = dict[str, object]
 Rate = tuple[float, float]
 # Of each test, the models that it compares, by their key, and its options.
@@ -181,6 +187,67 @@ def bounded(
     """Every value lies between the bounds."""
     ok = all(lowest <= point.value <= highest for point in points)
     return Check(claim, ok, ", ".join(point.at(axis) for point in points))
+
+
+# ── data ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class DataAbsent(InputError):
+    """The experiment's data are not on this machine; the message says in one line how to get
+    them.
+    """
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """The options --data FILE, --features DIR and --download."""
+
+    data: Path | None = None
+    features: Path | None = None
+    download: bool = False
+
+
+def cache_folder(name: str) -> Path:
+    """The folder of this name in the cache, created if it does not exist."""
+    folder = cache_root() / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{CACHE_VARIABLE}: cannot create the folder {str(folder)!r} ({error.strerror}); "
+            f"set it to a folder that "
+            "can be written"
+        ) from error
+    return folder
+
+
+def cache_root(
+    platform: str = sys.platform, environment: Mapping[str, str] = os.environ
+) -> Path:
+    """Where the platform keeps what can be fetched or computed again.
+
+    >>> cache_root("linux", {"XDG_CACHE_HOME": "/caches"}).as_posix()
+    '/caches/relfit'
+    """
+    if environment.get(CACHE_VARIABLE):
+        return Path(environment[CACHE_VARIABLE])
+    if platform == "win32":
+        return (
+            Path(environment.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+            / "relfit"
+            / "Cache"
+        )
+    if platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "relfit"
+    return Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "relfit"
+
+
+def digest(*parts: bytes) -> str:
+    """A short SHA-256 of the parts, in this order."""
+    whole = hashlib.sha256()
+    for part in parts:
+        whole.update(hashlib.sha256(part).digest())
+    return whole.hexdigest()[:16]
 
 
 # ── experiments ───────────────────────────────────────────────────────────────────────────────

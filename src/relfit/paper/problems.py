@@ -1,5 +1,5 @@
 """The synthetic problems: distributions with exact samplers and closed-form scores, and
-their true ranking.
+their true ranking; and the handwritten digits, which come with relfit.
 
 All distributions are finite mixtures of Gaussians. P1, P2, … are the models, as in the paper.
 """
@@ -10,14 +10,17 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from relfit import Density
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 
+GREY_LEVELS = 16.0  # of the pixels of the digits
 RBM_SEED = 0  # draws B, then b, then c of the reference RBM
 
 
@@ -293,3 +296,14 @@ def rbm(perturbations: Sequence[float]) -> Problem:
 def rbm_l7(epsilon: float) -> Problem:
     """P1 perturbed by `epsilon`, P2..P7 by .2, .3, .35, .4, .45, .5 (rbm-l7)."""
     return rbm([epsilon, 0.2, 0.3, 0.35, 0.4, 0.45, 0.5])
+
+
+def digits() -> tuple[Array, NDArray[np.uint8]]:
+    """The handwritten digits of digits.md: images (1797, 64) with pixels in [0, 1], and
+    their labels 0 to 9.
+    """
+    with (
+        files("relfit").joinpath("paper/digits.npz").open("rb") as stored,
+        np.load(stored, allow_pickle=False) as data,
+    ):
+        return data["images"] / GREY_LEVELS, data["labels"]

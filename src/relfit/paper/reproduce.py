@@ -29,8 +29,15 @@ from scipy.stats import binomtest
 
 from relfit import __version__
 from relfit.paper import chicago, synthetic, table1, tpr
-from relfit.paper.data import DataOptions
-from relfit.paper.experiment import Cell, Check, Experiment, Results, Row, markdown_table
+from relfit.paper.experiment import (
+    Cell,
+    Check,
+    DataOptions,
+    Experiment,
+    Results,
+    Row,
+    markdown_table,
+)
 from relfit.paper.runner import Store, Trial, run_trials
 from relfit.util.errors import InputError
 from relfit.util.files import write_bytes_atomic, write_text_atomic

@@ -21,27 +21,23 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from relfit import IMQ
-from relfit.paper.data import (
-    GREY_LEVELS,
-    DataAbsent,
-    DataOptions,
-    Log,
-    cache_folder,
-    digest,
-    digits,
-)
 from relfit.paper.experiment import (
     PLAIN,
     Check,
+    DataAbsent,
+    DataOptions,
     Decision,
     Experiment,
+    Log,
     Point,
     Results,
     Row,
     Setting,
     Tests,
     beside,
+    cache_folder,
     decided,
+    digest,
     draw_bars,
     from_setting,
     grid,
@@ -49,6 +45,7 @@ from relfit.paper.experiment import (
     new_figure,
     relmulti,
 )
+from relfit.paper.problems import GREY_LEVELS, digits
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.files import write_text_atomic
