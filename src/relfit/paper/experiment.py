@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,7 @@ from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 
 ALPHA = 0.05
-# The folder of downloads and trained models, if it is not the platform's cache folder.
+# The folder of downloads and trained models, if it is not ~/.cache/relfit.
 CACHE_VARIABLE = "RELFIT_CACHE"
 # The paper's variance, in every test of the reproduction.
 PLAIN = Complete(variance="projection")
@@ -209,37 +208,16 @@ class DataOptions:
 
 def cache_folder(name: str) -> Path:
     """The folder of this name in the cache, created if it does not exist."""
-    folder = cache_root() / name
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "relfit"
+    folder = Path(os.environ.get(CACHE_VARIABLE) or caches) / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
             f"{CACHE_VARIABLE}: cannot create the folder {str(folder)!r} ({error.strerror}); "
-            f"set it to a folder that "
-            "can be written"
+            f"set it to a folder that can be written"
         ) from error
     return folder
-
-
-def cache_root(
-    platform: str = sys.platform, environment: Mapping[str, str] = os.environ
-) -> Path:
-    """Where the platform keeps what can be fetched or computed again.
-
-    >>> cache_root("linux", {"XDG_CACHE_HOME": "/caches"}).as_posix()
-    '/caches/relfit'
-    """
-    if environment.get(CACHE_VARIABLE):
-        return Path(environment[CACHE_VARIABLE])
-    if platform == "win32":
-        return (
-            Path(environment.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-            / "relfit"
-            / "Cache"
-        )
-    if platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "relfit"
-    return Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "relfit"
 
 
 def digest(*parts: bytes) -> str:
