@@ -124,8 +124,6 @@ WHERE = "primary_type='ROBBERY' AND year=2016"
 MOST_ROWS = 50_000
 TIMEOUT = 60.0  # seconds without an answer
 MOST_BYTES = 8_000_000  # the whole is about 300 kB
-TRIES = 3
-PAUSE = 2.0  # seconds before the second try, twice as many before the third
 ROWS = (11_000, 13_000)  # 11,957 when the paper was written; records are amended now and then
 LONGITUDES = (-88.0, -87.4)
 LATITUDES = (41.6, 42.1)
@@ -218,7 +216,7 @@ def parse(text: str, source: str) -> Array:
     return rows
 
 
-def download(url: str, *, timeout: float = TIMEOUT, pause: float = PAUSE) -> Array:
+def download(url: str) -> Array:
     """All rows of the query, in one answer, which the portal gives up to MOST_ROWS rows."""
     query = {
         "$select": "id,longitude,latitude",
@@ -226,7 +224,7 @@ def download(url: str, *, timeout: float = TIMEOUT, pause: float = PAUSE) -> Arr
         "$order": "id",
         "$limit": str(MOST_ROWS),
     }
-    text = _fetch(url, query, timeout, pause)
+    text = _fetch(url, query)
     # The count includes the rows without a location.
     count = len(text.splitlines()) - 1
     low, high = ROWS
@@ -238,34 +236,27 @@ def download(url: str, *, timeout: float = TIMEOUT, pause: float = PAUSE) -> Arr
     return parse(text, url)
 
 
-def _fetch(url: str, query: dict[str, str], timeout: float, pause: float) -> str:
-    """The answer to one query; a refusal is final, a failure of the server or the network is
-    tried three times.
-    """
-    for attempt in range(TRIES):
-        if attempt:
-            time.sleep(pause * 2 ** (attempt - 1))
-        try:
-            return _read(f"{url}?{urllib.parse.urlencode(query)}", timeout).decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{url}: expected text, got bytes that are not UTF-8; give a file with --data"
-            ) from error
-        except urllib.error.HTTPError as error:
-            reason = f"status {error.code}"
-            if error.code < 500 and error.code != 429:
-                break
-        except (OSError, http.client.HTTPException) as error:
-            reason = " ".join(str(getattr(error, "reason", error)).split())
+def _fetch(url: str, query: dict[str, str]) -> str:
+    """The answer to one query."""
+    try:
+        return _read(f"{url}?{urllib.parse.urlencode(query)}").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{url}: expected text, got bytes that are not UTF-8; give a file with --data"
+        ) from error
+    except urllib.error.HTTPError as error:
+        reason = f"status {error.code}"
+    except (OSError, http.client.HTTPException) as error:
+        reason = " ".join(str(getattr(error, "reason", error)).split())
     raise InputError(
         f"{url}: cannot download ({reason}); try later, or give a file with --data"
     )
 
 
-def _read(address: str, timeout: float) -> bytes:
+def _read(address: str) -> bytes:
     # Https, or a test's server.
     request = urllib.request.Request(address, headers={"Accept": "text/csv"})  # noqa: S310
-    with urllib.request.urlopen(request, timeout=timeout) as response:  # noqa: S310
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as response:  # noqa: S310
         if address.startswith("https:") and not response.geturl().startswith("https:"):
             raise InputError(
                 f"{address.partition('?')[0]}: redirected to an address without https; not kept"

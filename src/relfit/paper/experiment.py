@@ -180,6 +180,15 @@ def level_kept(claim: str, axis: str, points: Sequence[Point]) -> Check:
     return Check(claim, ok, f"highest {max(points, key=lambda point: point.value).at(axis)}")
 
 
+def levels_kept(claim: str, axis: str, curves: Mapping[str, Sequence[Point]]) -> list[Check]:
+    """The same claim about every curve that has points; "{}" stands for its name."""
+    return [
+        level_kept(claim.format(name), axis, points)
+        for name, points in curves.items()
+        if points
+    ]
+
+
 def bounded(
     claim: str, axis: str, points: Sequence[Point], lowest: float = 0.0, highest: float = 1.0
 ) -> Check:

@@ -41,7 +41,7 @@ from relfit.paper.experiment import (
     draw_bars,
     from_setting,
     grid,
-    level_kept,
+    levels_kept,
     new_figure,
     relmulti,
 )
@@ -275,14 +275,11 @@ def figure(title: str, results: Results) -> Figure:
 def checks(results: Results) -> list[Check]:
     """The model nearest to the truth is seldom declared worse."""
     claim = f"{{}}: {TRULY_BEST}, the truly best, declared worse at most .05 + 3 s.e."
-    return [
-        level_kept(
-            claim.format(test),
-            "n",
-            [Point(cell.x, *cell.mean(test, TRULY_BEST)) for cell in results],
-        )
+    curves = {
+        test: [Point(cell.x, *cell.mean(test, TRULY_BEST)) for cell in results]
         for test in SHOWN
-    ]
+    }
+    return levels_kept(claim, "n", curves)
 
 
 def digits_checks(results: Results) -> list[Check]:
