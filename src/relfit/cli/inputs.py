@@ -414,22 +414,24 @@ def _run_file(path: Path) -> Any:
 def read_scores(table: str, params: Mapping[str, Any]) -> Scores:
     """The scores in the table that these options describe."""
     options = {name: params[name] for name in _OF_TABLES}
-    weights = _weights(params["weight"])
+    weights = dict(named_numbers("--weight", params["weight"], "STRATUM=NUMBER")) or None
     return scores(
         table, labels=params["label"], weights=weights, transpose=params["transpose"], **options
     )
 
 
-def _weights(pairs: Sequence[str]) -> dict[str, float] | None:
-    """STRATUM=NUMBER pairs as weights."""
-    weights = {}
-    for pair in pairs:
-        name, _, number = pair.rpartition("=")
+def named_numbers(
+    option: str, texts: Sequence[str], form: str = "NAME=NUMBER"
+) -> list[tuple[str, float]]:
+    """NAME=NUMBER texts of an option; the name of a number alone is empty."""
+    found = []
+    for text in texts:
+        name, _, number = text.rpartition("=")
         try:
-            weights[name] = float(number)
+            found.append((name, float(number)))
         except ValueError:
-            raise InputError(f"--weight: expected STRATUM=NUMBER, got {pair!r}") from None
-    return weights or None
+            raise InputError(f"{option}: expected {form}, got {text!r}") from None
+    return found
 
 
 def read_runs(paths: Any, params: Mapping[str, Any]) -> Scores:

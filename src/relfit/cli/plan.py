@@ -11,7 +11,7 @@ import click
 
 from relfit.api import estimate, plan
 from relfit.cli import options
-from relfit.cli.inputs import named_models, read_inputs
+from relfit.cli.inputs import named_models, named_numbers, read_inputs
 from relfit.cli.outputs import check_outputs, worded, write_outputs
 from relfit.cli.sections import JSON, SectionedCommand, opt, section
 from relfit.kernels import NAMED
@@ -144,15 +144,12 @@ def _assumed(params: dict[str, Any]) -> Assumed:
         if params[option] is None:
             raise InputError(f"--{option.replace('_', '-')}: expected with --gap, got none")
     named: dict[str, float] = {}
-    for k, text in enumerate(params["gap"], 1):
-        name, _, number = text.rpartition("=")
-        try:
-            gap = float(number)
-        except ValueError:
-            raise InputError(f"--gap: expected a number or NAME=NUMBER, got {text!r}") from None
-        if (name or f"m{k}") in named:
+    gaps = named_numbers("--gap", params["gap"], "a number or NAME=NUMBER")
+    for k, (given, gap) in enumerate(gaps, 1):
+        name = given or f"m{k}"
+        if name in named:
             raise InputError(f"--gap: expected different names, got {name!r} more than once")
-        named[name or f"m{k}"] = gap
+        named[name] = gap
     return Assumed(
         named, params["standard_error"], params["correlation"] or 0.0, params["pilot_rows"]
     )
