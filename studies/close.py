@@ -13,8 +13,8 @@ import numpy as np
 from scipy import optimize, stats
 
 from relfit import IMQ, Complete, Density, Gaussian, compare, decide, estimate
-from relfit.paper.data import digits
 from relfit.paper.experiment import rate
+from relfit.paper.problems import digits
 from relfit.stats.joint import mixed, positive_part
 from relfit.stats.tests.best_set import BestSet, best_set
 from relfit.stats.tests.carve import Carve

@@ -15,7 +15,7 @@ import sys
 from importlib import import_module
 
 from relfit import cli
-from relfit.cli import compare, losses, plan, report  # noqa: F401  (imported once for all)
+from relfit.cli import compare, plan, report, scores  # noqa: F401  (imported once for all)
 from relfit.report import page  # noqa: F401
 
 

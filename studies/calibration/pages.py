@@ -7,8 +7,20 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from relfit.paper.drawing import BLUE, FAINT, GREEN, INK, ORANGE, PINK, REACH, RED, SKY, add_legend, dress
-from relfit.paper.experiment import markdown_table
+from relfit.paper.experiment import (
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    ORANGE,
+    PINK,
+    REACH,
+    RED,
+    SKY,
+    add_legend,
+    dress,
+    markdown_table,
+)
 from relfit.util.files import write_text_atomic
 from studies.calibration import levels, negative, order, power, variance, variants
 from studies.calibration.verdicts import CLAIMS

@@ -5,8 +5,7 @@ import time
 import numpy as np
 
 from relfit import Density, compare_pair
-from relfit.paper.drawing import BLUE, GREEN, ORANGE, REACH, RED, Look, add_legend, dress, new_figure
-from relfit.paper.experiment import rate
+from relfit.paper.experiment import BLUE, GREEN, ORANGE, REACH, RED, Look, add_legend, dress, new_figure, rate
 from studies.study import ALPHA
 
 SIZES = (100, 316, 1000, 3162, 10_000, 31_623, 100_000, 316_228, 1_000_000)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from html import unescape
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.cli import main
+from relfit.cli import main, scores
 
 LOGS = Path(__file__).parents[1] / "data" / "evals" / "fixtures" / "lm_eval"
 
@@ -80,14 +79,13 @@ def test_a_pair_has_the_same_gate(files, capsys, models, options, status, words)
 @pytest.mark.parametrize("command", ["losses", "evals"])
 def test_doubts_are_an_error_after_everything_was_written(files, capsys, monkeypatch, command):
     """Whoever reads the files of the job finds why there is no answer, and the table."""
-    module = importlib.import_module(f"relfit.cli.{command}")
-    compared = module.compare_losses
+    compared = scores.compare_losses
 
     def doubted(*args, **settings):
         result = compared(*args, **settings)
         return result.changed(doubts=("items depend on each other; give --group",))
 
-    monkeypatch.setattr(module, "compare_losses", doubted)
+    monkeypatch.setattr(scores, "compare_losses", doubted)
     (files / "s.csv").write_text("item,small,large\n" + "".join(f"{k},{k % 2},1\n" for k in range(40)))
     given = {"losses": ["s.csv", "--item=item", "--higher-is-better"], "evals": [str(LOGS)]}[command]
     paths = {"--html": "r.html", "--json": "r.json", "--junit": "r.xml", "--markdown": "r.md"}

@@ -95,7 +95,8 @@ def test_figures_of_the_summary_are_in_the_reports_it_links_to():
 def test_rates_on_the_pages_are_those_of_the_reports():
     pages = set((DOCS / "evidence").rglob("*.md")) - {DOCS / "evidence" / "index.md"}
     reports = "".join(page.read_text(encoding="utf-8") for page in pages)
-    prose = {name: re.sub(r"^```.*?^```$", "", _text(name), flags=re.MULTILINE | re.DOTALL) for name in NAVIGATION}
+    texts = {name: _text(name) for name in NAVIGATION} | {"README": (ROOT / "README.md").read_text(encoding="utf-8")}
+    prose = {name: re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL) for name, text in texts.items()}
     rates = {(name, rate) for name, text in prose.items() for rate in re.findall(r"\d\.\d+ ± \d\.\d+", text)}
     assert len({name for name, _ in rates}) >= 5
     assert {(name, rate) for name, rate in rates if rate not in reports} == set()

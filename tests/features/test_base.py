@@ -7,7 +7,6 @@ import sys
 import pytest
 from refusals import refused
 
-from relfit.features import extractors
 from relfit.features.base import EXTRACTORS, library, load
 from relfit.util.errors import BackendUnavailable
 
@@ -61,7 +60,7 @@ def test_absent_weights_are_one_line(name, monkeypatch, tmp_path, offline):
     pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("transformers", reason="transformers is not installed")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr("relfit.features.extractors.PACKAGE", "no_such_package")
+    monkeypatch.setattr("relfit.features.base.PACKAGE", "no_such_package")
     monkeypatch.setattr("huggingface_hub.snapshot_download", _uncached(tmp_path))
     with pytest.raises(BackendUnavailable) as caught:
         load(name)
@@ -78,8 +77,3 @@ def _uncached(folder):
     return lambda repository, local_files_only: snapshot_download(
         repository, local_files_only=local_files_only, cache_dir=folder
     )
-
-
-@pytest.mark.parametrize("name", EXTRACTORS)
-def test_every_loader_exists(name):
-    assert callable(getattr(extractors, EXTRACTORS[name].loader))

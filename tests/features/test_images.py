@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from relfit.features.extractors import by_size
+from relfit.features.base import by_size
 from relfit.features.sources import decode
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")

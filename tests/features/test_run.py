@@ -1,11 +1,6 @@
 """Features into a file: the same rows however the run was cut up, and no mixing of models or inputs."""
 
-import os
-import signal
 import sqlite3
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -70,49 +65,6 @@ def test_an_interrupted_run_is_resumed(source, counting, tmp_path):
     assert counting.seen == TEXTS[12:]
     assert np.array_equal(np.load(out), _expected())
     assert not (tmp_path / "f.npy.partial").exists()
-
-
-SLOW = """
-import sys, time
-import numpy as np
-from relfit import cli
-from relfit.features.base import Network
-from relfit.features import run
-
-def embed(batch):
-    time.sleep(0.1)
-    with open("calls.jsonl", "a") as log:
-        log.write(f"{len(batch)}\\n")
-    return np.array([[len(t), sum(t.encode()), 1] for t in batch], np.float32)
-
-run.load = lambda *args, **options: Network("minilm", "text", 3, "slow 1", embed)
-sys.exit(cli.main(["features", "texts.txt", "--model", "minilm", "-o", "f.npy", "--batch", "3", "--no-progress"]))
-"""
-
-
-def test_kill_9_loses_nothing_that_was_done(source, tmp_path):
-    """A real process is killed in mid-run; the second one computes the rest and nothing else."""
-    log = tmp_path / "calls.jsonl"
-    command = [sys.executable, "-c", SLOW]
-    process = subprocess.Popen(command, cwd=tmp_path)
-    deadline = time.monotonic() + 60
-    while not (log.exists() and len(log.read_text().split()) >= 4):
-        assert time.monotonic() < deadline
-        assert process.poll() is None, "the run ended before it could be killed"
-        time.sleep(0.005)
-    os.kill(process.pid, signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    assert not (tmp_path / "f.npy").exists()
-    computed = len(log.read_text().split())
-    kept = sqlite3.connect(tmp_path / "f.npy.partial").execute("SELECT count(*) FROM batches").fetchone()[0]
-    # The batch in hand when the signal came may have been computed and not yet kept.
-    assert computed - 1 <= kept <= computed < 10
-    log.unlink()
-    second = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert f"{3 * kept} items were finished by an earlier run" in second.stdout
-    assert len(log.read_text().split()) == 10 - kept
-    assert np.array_equal(np.load(tmp_path / "f.npy"), _expected())
-    assert _files(tmp_path) == ["calls.jsonl", "f.names.txt", "f.npy", "texts.txt"]
 
 
 def test_another_model_is_not_mixed_in(source, counting, tmp_path):

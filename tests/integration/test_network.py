@@ -11,7 +11,7 @@ from refusals import refused
 
 from relfit.cli import main
 from relfit.data.files import read_rows
-from relfit.paper import data as paper_data
+from relfit.paper import chicago as paper_data
 
 FILES = ["human.npy", "gpt.npy", "claude.npy"]
 
@@ -82,4 +82,4 @@ def test_a_download_is_not_led_away_from_https(monkeypatch):
             return "http://example.org/data.csv"
 
     monkeypatch.setattr(paper_data.urllib.request, "urlopen", lambda *_args, **_options: Answer(b"count\n12000\n"))
-    refused(lambda: paper_data.download(paper_data.PORTAL, pause=0.0), "without https")
+    refused(lambda: paper_data.download(paper_data.PORTAL), "without https")

@@ -10,18 +10,16 @@ from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
+from refusals import refused
 
-from relfit.paper import chicago, data
-from relfit.paper.data import CACHE_VARIABLE, DataOptions, download, robberies
+from relfit.paper import chicago
+from relfit.paper.chicago import download, robberies
+from relfit.paper.experiment import CACHE_VARIABLE, DataOptions
 from relfit.paper.reproduce import CATALOGUE, reproduce
 from relfit.util.errors import InputError
 
 ROWS = 25
 EXAMPLE = np.round(np.random.default_rng(5).normal((-87.68, 41.84), (0.03, 0.05), (ROWS, 2)), 6)
-
-
-def silent(_line):
-    """A log that nobody reads."""
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +43,7 @@ class Portal:
             def do_GET(self):
                 query = {key: value[0] for key, value in parse_qs(urlsplit(self.path).query).items()}
                 portal.queries.append(query)
-                status, body, length = portal.script.pop(0) if portal.script else (200, portal.answer(query), None)
+                status, body, length = portal.script.pop(0) if portal.script else (200, portal.answer(), None)
                 self.send_response(status)
                 if length != "none":
                     self.send_header("Content-Length", str(length or len(body)))
@@ -60,14 +58,10 @@ class Portal:
         self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
         self.thread.start()
 
-    def answer(self, query):
-        if query["$select"] == "count(*)":
-            return f'"count"\n"{ROWS + 1}"\n'.encode()
+    def answer(self):
         lines = [f'"{k}","{lon}","{lat}"' for k, (lon, lat) in enumerate(EXAMPLE)]
         lines.insert(3, '"99","",""')  # a record whose place is withheld
-        start = int(query["$offset"])
-        wanted = lines[start : start + int(query["$limit"])]
-        return "\n".join(['"id","longitude","latitude"', *wanted, ""]).encode()
+        return "\n".join(['"id","longitude","latitude"', *lines, ""]).encode()
 
     def close(self):
         self.server.shutdown()
@@ -78,64 +72,52 @@ class Portal:
 @pytest.fixture
 def portal(monkeypatch):
     served = Portal()
-    monkeypatch.setattr(data, "ROWS", (20, 30))
-    monkeypatch.setattr(data, "PORTAL", served.url)
+    monkeypatch.setattr(chicago, "ROWS", (20, 30))
+    monkeypatch.setattr(chicago, "PORTAL", served.url)
     yield served
     served.close()
 
 
-@pytest.mark.parametrize(("page", "requests"), [(100, 2), (10, 4), (26, 2)])
-def test_download_in_pages_and_whole(portal, page, requests):
-    assert np.array_equal(download(portal.url, page=page), EXAMPLE)
-    assert len(portal.queries) == requests
-    assert {query["$where"] for query in portal.queries} == {"primary_type='ROBBERY' AND year=2016"}
-    assert all(query["$order"] == "id" for query in portal.queries[1:])  # pages of an unordered query may overlap
-
-
-COUNT = (200, f'"count"\n"{ROWS + 1}"\n'.encode(), None)
+def test_download_in_one_answer(portal):
+    assert np.array_equal(download(portal.url), EXAMPLE)
+    (query,) = portal.queries
+    assert query["$where"] == "primary_type='ROBBERY' AND year=2016"
+    assert int(query["$limit"]) > 13_000  # a query without a limit gives a thousand rows
 
 
 @pytest.mark.parametrize(
-    ("script", "words", "requests"),
+    ("answer", "words"),
     [
-        ([(404, b"", None)], "status 404", 1),
-        ([(500, b"", None)] * 3, "status 500", 3),
-        ([(200, b'"count"\n', 500)] * 3, "IncompleteRead", 3),
-        ([COUNT, (200, b'"id","longitude","latitude"\n"1","-87.6","41.8"\n"2","-87', "none")], "a part of them", 2),
-        ([COUNT, (200, b'"id","longitude","latitude"\n', "none")], "got 0", 2),
-        ([(200, b"<html>down for maintenance</html>", None)], "expected a count", 1),
-        ([(200, b"\xff\xfe", None)], "not UTF-8", 1),
-        ([(200, b'"count"\n"3"\n', None)], "the portal has 3", 1),
-        ([COUNT, (200, b"<html>\n" + b"x\n" * 26, None)], "columns lon,lat", 2),
-        ([COUNT, (200, b"longitude,latitude\n" + b"2.35,48.85\n" * 26, None)], "26 rows outside Chicago", 2),
-        ([(200, b"x" * 9_000_000, None)], "at most 8000000 bytes", 1),
+        ((404, b"", None), "status 404"),
+        ((200, b'"id","longitude"\n', 500), "IncompleteRead"),
+        ((200, b"longitude,latitude\n" + b"-87.6,41.8\n" * 25 + b"-87.6,41", "none"), "a part of them"),
+        ((200, b"<html>down for maintenance</html>", None), "the portal sent 0"),
+        ((200, b"<html>\n" + b"x\n" * 26, None), "columns lon,lat"),
+        ((200, b"\xff\xfe", None), "not UTF-8"),
+        ((200, b"longitude,latitude\n" + b"-87.6,41.8\n" * 3, None), "the portal sent 3"),
+        ((200, b"longitude,latitude\n" + b"2.35,48.85\n" * 26, None), "26 rows outside Chicago"),
+        ((200, b"x" * 9_000_000, None), "at most 8000000 bytes"),
     ],
 )
-def test_download_refuses_what_is_not_the_data(portal, script, words, requests):
-    portal.script = list(script)
-    with pytest.raises(InputError) as refusal:
-        download(portal.url, pause=0.0)
-    assert words in str(refusal.value)
-    assert "\n" not in str(refusal.value)
-    assert len(portal.queries) == requests
+def test_download_refuses_what_is_not_the_data(portal, answer, words):
+    portal.script = [answer]
+    refused(lambda: download(portal.url), words)
+    assert len(portal.queries) == 1
 
 
 def test_downloaded_once_and_verified_afterwards(portal, cache):
-    first = robberies(DataOptions(download=True), silent)
+    first = robberies(DataOptions(download=True), print)
     assert sorted(map(tuple, first)) == sorted(map(tuple, EXAMPLE))
     asked = len(portal.queries)
-    assert np.array_equal(robberies(DataOptions(download=True), silent), first)
-    assert np.array_equal(robberies(DataOptions(), silent), first)
+    assert np.array_equal(robberies(DataOptions(download=True), print), first)
+    assert np.array_equal(robberies(DataOptions(), print), first)
     assert len(portal.queries) == asked
     cached = cache / "robbery_2016.csv"
     cached.write_text(cached.read_text().replace("-87.6", "-87.5", 1))
     with pytest.raises(InputError, match="checksum differs"):
-        robberies(DataOptions(), silent)
-    assert np.array_equal(robberies(DataOptions(download=True), silent), first)
+        robberies(DataOptions(), print)
+    assert np.array_equal(robberies(DataOptions(download=True), print), first)
     assert len(portal.queries) > asked
-
-
-# --- files
 
 
 # --- the models
@@ -156,7 +138,7 @@ def fitted(tmp_path_factory):
     train, test = chicago.split(city(1600), 1000)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(CACHE_VARIABLE, str(tmp_path_factory.mktemp("cache")))
-        return chicago.fit(train, chicago.QUICK, silent), test
+        return chicago.fit(train, chicago.QUICK, print), test
 
 
 def test_log_densities_are_normalised(fitted):
@@ -195,7 +177,7 @@ def test_quick_version(city_file, tmp_path):
     assert "</svg>" in (report.folder / "figure.svg").read_text(encoding="utf-8")
     run = json.loads((report.folder / "run.json").read_text(encoding="utf-8"))
     assert run["trials"] == 12
-    prepared = experiment.prepare(data_options, True, silent)
+    prepared = experiment.prepare(data_options, True, print)
     setting = {**experiment.settings(True)[0], **prepared}
     _check_trial(setting, chicago.trial(setting, 0)["decisions"])
     with pytest.raises(InputError, match="run the command again"):

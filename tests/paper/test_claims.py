@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from relfit.paper import tpr
-from relfit.paper.experiment import Cell, Point, curve, level_kept
+from relfit.paper.experiment import Cell, Point, curve, level_kept, markdown_table, rate
 from relfit.paper.synthetic import (
     CALIBRATED,
     calibration_checks,
@@ -13,6 +13,7 @@ from relfit.paper.synthetic import (
     false_positives,
     true_positives,
 )
+from relfit.util.errors import InputError
 
 
 def cell(setting, **verdicts):
@@ -27,6 +28,29 @@ def cell(setting, **verdicts):
 
 def decisions(truly_best, worse):
     return [{"truly_best": b == "b", "worse": w == "y"} for b, w in zip(truly_best, worse, strict=True)]
+
+
+def test_rate_by_hand():
+    """Values 0, ½, 1: mean ½, Σ(v−½)² = ½, standard error √(½/(3·2)) = √(1/12)."""
+    mean, error = rate([0, 0.5, 1])
+    assert mean == 0.5
+    assert error == pytest.approx(np.sqrt(1 / 12))
+
+
+def test_markdown_table():
+    rows = [{"test": "a|b", "TPR": (0.5, 0.25), "n": 10}, {"test": "c", "TPR": 1.0, "n": None}]
+    assert markdown_table(rows) == (
+        "| test | TPR           | n    |\n"
+        "| ---- | ------------- | ---- |\n"
+        "| a\\|b | 0.500 ± 0.250 | 10   |\n"
+        "| c    | 1.000         | None |\n"
+    )
+
+
+@pytest.mark.parametrize("rows", [[], [{"a": 1}, {"b": 2}]])
+def test_markdown_table_refusals(rows):
+    with pytest.raises(InputError, match="rows"):
+        markdown_table(rows)
 
 
 def test_curve_is_the_share_of_rejections_in_each_setting():

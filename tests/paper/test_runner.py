@@ -16,19 +16,15 @@ from pathlib import Path
 import pytest
 
 import relfit
-from relfit.paper import runner
-from relfit.paper.runner import Store, run_trials
-from relfit.util.errors import RelfitError
+from relfit.paper.runner import Store, canonical_json, run_trials
+from relfit.util.errors import InputError, RelfitError
 
 SETTINGS = [{"n": 10, "test": "relpsi"}, {"n": 20, "test": "relpsi"}]
 
 # A module that worker processes can import; `busy` marks its start and end so that a repeat would be seen.
 TRIALS = """
-import os, time
+import time
 from pathlib import Path
-
-def plain(setting, seed):
-    return {"value": setting["n"] * 1000 + seed, "third": seed / 3}
 
 def busy(setting, seed):
     time.sleep(0.02)
@@ -36,14 +32,6 @@ def busy(setting, seed):
         log.write("run\\n")
     return {"value": setting["n"] * 1000 + seed}
 
-def surroundings(setting, seed):
-    import numpy, scipy.linalg, signal, threadpoolctl
-    numpy.ones((50, 50)) @ numpy.ones((50, 50))
-    ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
-    return {"threads": [pool["num_threads"] for pool in threadpoolctl.threadpool_info()], "ignored": ignored}
-
-def dies(setting, seed):
-    os._exit(3)
 """
 
 SCRIPT = """
@@ -77,15 +65,14 @@ def trials(tmp_path, monkeypatch):
 
 
 class Inline(Executor):
-    """Runs at once, in this thread, and counts what was submitted."""
+    """Runs at once, in this thread."""
 
-    def __init__(self):
-        self.batches = []
-
-    def submit(self, function, /, *arguments, **options):
-        self.batches.append(arguments)
+    def submit(self, function, /, *arguments):
         future = Future()
-        future.set_result(function(*arguments, **options))
+        try:
+            future.set_result(function(*arguments))
+        except RelfitError as error:
+            future.set_exception(error)
         return future
 
 
@@ -99,6 +86,38 @@ def rows(path):
         return connection.execute("SELECT * FROM trials ORDER BY 1, 2, 3, 4").fetchall()
     finally:
         connection.close()
+
+
+# --- the store
+
+
+def test_put_done_results(store):
+    assert set(store.by_seed("e", SETTINGS[0])) == set()
+    for seed in (7, 0, 12):
+        store.put_many("e", SETTINGS[0], [(seed, {"p": seed / 8})])
+    store.put_many("other", SETTINGS[0], [(1, {"p": 1})])
+    store.put_many("e", SETTINGS[1], [(2, {"p": 2})])
+    with Store(store.path) as again:
+        assert list(again.by_seed("e", SETTINGS[0])) == [0, 7, 12]
+        assert again.results("e", SETTINGS[0]) == [{"p": 0.0}, {"p": 0.875}, {"p": 1.5}]
+
+
+def test_a_batch_is_all_or_nothing(store):
+    def interrupted():
+        yield 0, {"p": 1}
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.put_many("e", SETTINGS[0], interrupted())
+    with pytest.raises(InputError):
+        store.put_many("e", SETTINGS[0], [(0, {"p": 1}), (1, {"p": float("nan")})])
+    assert store.by_seed("e", SETTINGS[0]) == {}
+
+
+@pytest.mark.parametrize("value", [{"x": float("inf")}, {"x": object()}, {"x": {1, 2}}, {1: 2, "a": 3}, [1], None])
+def test_what_json_cannot_hold_is_refused(value):
+    with pytest.raises(InputError, match="JSON"):
+        canonical_json(value)
 
 
 # --- what is run, and what comes back
@@ -116,37 +135,32 @@ def test_only_what_is_missing_is_run(store):
         calls.append((setting["n"], seed))
         return value(setting, seed)
 
-    run_trials(store, "e", SETTINGS[:1], [1, 4], logged, executor=Inline(), progress=False)
+    store.put_many("e", SETTINGS[0], [(seed, value(SETTINGS[0], seed)) for seed in (1, 4)])
     run_trials(store, "e", SETTINGS, 5, logged, executor=Inline(), progress=False)
-    assert sorted(calls) == [(n, seed) for n in (10, 20) for seed in range(5)]
+    assert sorted(calls) == [(n, seed) for n in (10, 20) for seed in range(5) if (n, seed) not in ((10, 1), (10, 4))]
     again = run_trials(store, "e", SETTINGS, 2, logged, executor=Inline(), progress=False)
-    assert len(calls) == 10
+    assert len(calls) == 8
     assert again == [[{"value": 10}, {"value": 11}], [{"value": 20}, {"value": 21}]]
-
-
-# --- scheduling
 
 
 # --- failures
 
 
-def test_a_failed_trial_is_named_and_the_others_are_kept(store, monkeypatch):
-    monkeypatch.setattr(runner, "_batch_size", lambda _: 4)
-
+def test_a_failed_trial_is_named_and_the_others_are_kept(store):
     def fails(setting, seed):
         if (setting["n"], seed) == (10, 6):
             raise ZeroDivisionError("one\nover nought")
         return value(setting, seed)
 
     with pytest.raises(RelfitError) as caught:
-        run_trials(store, "e", SETTINGS, 8, fails, executor=Inline(), progress=False, window=1)
+        run_trials(store, "e", SETTINGS, 8, fails, executor=Inline(), progress=False)
     message = str(caught.value)
     assert '{"n":10,"test":"relpsi"}' in message
     assert "seed 6" in message
     assert "ZeroDivisionError: one over nought" in message
     assert "\n" not in message
     assert "in fails" in caught.value.__notes__[0]
-    assert set(store.by_seed("e", SETTINGS[0])) == {0, 1, 2, 3, 4, 5}
+    assert set(store.by_seed("e", SETTINGS[0])) == {0, 1, 2, 3, 4, 5, 7}
     results = run_trials(store, "e", SETTINGS, 8, value, executor=Inline(), progress=False)
     assert [len(each) for each in results] == [8, 8]
 
@@ -214,6 +228,3 @@ def test_a_killed_run_resumes_to_the_store_of_a_calm_one(tmp_path, trials, numbe
 
 def value_of(result):
     return json.loads(result)["value"]
-
-
-# --- progress

@@ -37,7 +37,7 @@ WATCHED = (
     "relfit.results",
     "relfit.kernels",
     "relfit.features.sources",
-    "relfit.paper.data",
+    "relfit.paper.chicago",
 )
 
 

@@ -159,7 +159,7 @@ def _evals(path: Path) -> None:
 
 
 def _places(path: Path) -> None:
-    from relfit.paper.data import read_file
+    from relfit.paper.chicago import read_file
 
     read_file(path)
 

@@ -12,6 +12,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
+from types import ModuleType
 from typing import cast
 
 import click
@@ -25,24 +26,21 @@ from relfit.util.text import visible
 
 DONE = 0
 BAD_INPUT = 2
-# In the order of the help page, and the files of those that are not in one of their own name.
-COMMANDS = (
-    *(
-        "compare",
-        "losses",
-        "evals",
-        "monitor",
-        "pair",
-        "plan",
-        "report",
-        "rerun",
-        "features",
-        "demo",
-        "reproduce",
-    ),
-    "doctor",
-)
-FILES = {"pair": "compare", "rerun": "report"}
+# In the order of the help page, with the file of each.
+COMMANDS = {
+    "compare": "compare",
+    "losses": "scores",
+    "evals": "scores",
+    "monitor": "monitor",
+    "pair": "compare",
+    "plan": "plan",
+    "report": "report",
+    "rerun": "report",
+    "features": "features",
+    "demo": "demo",
+    "reproduce": "reproduce",
+    "doctor": "doctor",
+}
 # What people write who mean 1 − alpha.
 _ERROR_RATE = ("--confidence", "--confidence-level", "--level")
 
@@ -56,8 +54,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"relfit.cli.{FILES.get(cmd_name, cmd_name)}")
-        return cast(click.Command, getattr(module, f"{cmd_name}_command"))
+        return cast(click.Command, getattr(_file_of(cmd_name), f"{cmd_name}_command"))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -91,8 +88,13 @@ def load(args: Sequence[str] | None = None) -> None:
     """Import the command; the first one typed, because click answers an interrupt with an
     empty line of its own.
     """
-    for name in [name for name in _typed(args)[:1] if name in COMMANDS]:
-        importlib.import_module(f"relfit.cli.{FILES.get(name, name)}")
+    for name in _typed(args)[:1]:
+        if name in COMMANDS:
+            _file_of(name)
+
+
+def _file_of(command: str) -> ModuleType:
+    return importlib.import_module(f"relfit.cli.{COMMANDS[command]}")
 
 
 def run(args: Sequence[str] | None = None) -> int:
@@ -110,7 +112,7 @@ def run(args: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         if isinstance(error, click.NoSuchOption):
             error = _suggested(error)
-        context = error.ctx if isinstance(error, click.UsageError) else None
+        context = getattr(error, "ctx", None)
         hint = "" if context is None else f" (see {context.command_path} --help)"
         return _refuse(f"{' '.join(error.format_message().split())}{hint}")
     except RelfitError as error:

@@ -22,14 +22,14 @@ from relfit.cli.inputs import (
 from relfit.cli.outputs import (
     GATE_REQUIRE,
     SHOW,
-    check_files,
     check_gate,
+    check_outputs,
     conclude,
-    finish,
     gate_options,
     recorded_command,
     valid_text,
     worded,
+    write_outputs,
 )
 from relfit.cli.sections import HTML, JSON, TITLE, SectionedCommand, opt, section
 from relfit.cli.workers import running
@@ -84,7 +84,7 @@ def compare_command(reference: str, models: Sequence[str], **params: Any) -> int
     named = named_models(models, params["name"])
     check_inputs(reference, models)
     check_gate(params, named)
-    check_files(params)
+    check_outputs(params)
     _check_items(params)
     items = read_items(params["items"], params["field"], {REFERENCE: reference, **named})
     test = options.values_of("test", [params["test"]], params)[0]
@@ -159,7 +159,7 @@ def pair_command(reference: str, a: str, b: str, **params: Any) -> int:
         raise InputError("--gate-require: expected together with --gate")
     named = named_models([a, b], params["name"])
     check_inputs(reference, [a, b])
-    check_files(params)
+    check_outputs(params)
     inputs = read_inputs(reference, named, params)
     with running(params) as executor:
         settings = {"groups": inputs.groups, **options.comparing_options(params, executor)}
@@ -169,7 +169,7 @@ def pair_command(reference: str, a: str, b: str, **params: Any) -> int:
     warnings = worded((*inputs.notes, *result.warnings))
     result = result.changed(warnings=warnings, doubts=worded(result.doubts))
     gate = judge_pair(result, require=params["require"]) if params["gate"] else None
-    return finish(result, params, gate)
+    return write_outputs(result, params, gate)
 
 
 def _check_items(params: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from scipy.spatial.distance import cdist
 from relfit.api import compare
 from relfit.cli.outputs import check_outputs, say, shell_command, typed_command
 from relfit.cli.sections import SEED, SectionedCommand, opt, section
-from relfit.paper.data import GREY_LEVELS, digits
+from relfit.paper.problems import GREY_LEVELS, digits
 from relfit.results.comparison import Comparison
 from relfit.util.arrays import Array
 from relfit.util.random import stream
@@ -141,7 +141,7 @@ def demo_command(html_path: str, seed: int) -> int:
     from relfit.results.text import styled
     from relfit.results.words import error_words
 
-    check_outputs({"--html": html_path})
+    check_outputs({"html_path": html_path})
     result = run(seed)
     reference, models = problem(seed)
     # The rows as images of 8 × 8 pixels.

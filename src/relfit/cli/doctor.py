@@ -79,14 +79,27 @@ class Finding:
 def findings() -> Iterator[Finding]:
     """Every finding, as soon as it is known."""
     for name in NEEDED:
-        yield _installed(name, name, "")
+        yield _installed(name)
     for name, (module, purpose) in OPTIONAL.items():
-        yield _installed(name, module, purpose, optional=True)
+        yield _installed(name, module, purpose)
     yield processor()
     yield cpu_loops()
     for backend in ("numpy", "numba", "torch", "triton"):
         yield backend_finding(backend)
     yield self_test()
+
+
+def _installed(name: str, module: str = "", purpose: str = "") -> Finding:
+    """A library; one with a purpose is optional."""
+    if find_spec(module or name) is None:
+        if purpose:
+            return Finding(name, "absent", f"for {purpose}")
+        return Finding(name, "broken", "not installed")
+    try:
+        number = version(name)
+    except PackageNotFoundError:
+        number = "of unknown version"
+    return Finding(name, "ok", f"{number}: {purpose}" if purpose else number)
 
 
 def known_mmd() -> tuple[float, float]:
@@ -123,24 +136,23 @@ def processor() -> Finding:
     """
     kind = platform.machine()
     if kind.lower() in ("x86_64", "amd64"):
-        kind += (
-            " with AVX-512"
-            if {"X86_V4", "AVX512F"} & set(instruction_sets())
-            else " without AVX-512"
-        )
+        wide = not {"X86_V4", "AVX512F"}.isdisjoint(instruction_sets())
+        kind += " with AVX-512" if wide else " without AVX-512"
     return Finding("processor", "ok", kind)
 
 
 def cpu_loops() -> Finding:
     """What computes large comparisons on the CPU, and its time for a pair of rows."""
     numpy = f"numpy: {_nanoseconds(NumpyBackend()):.1f} ns a pair"
+    if find_spec("numba") is None:
+        return Finding(
+            "CPU loops", "absent", f'{numpy}; faster with  pip install "relfit[fast]"'
+        )
     problem = numba_problem()
-    if not problem:
-        numba = f"numba: {_nanoseconds(NumbaBackend()):.1f} ns a pair"
-        return Finding("CPU loops", "ok", f"{numba}, {numpy}")
-    if find_spec("numba") is not None:
+    if problem:
         return Finding("CPU loops", "broken", problem)
-    return Finding("CPU loops", "absent", f'{numpy}; faster with  pip install "relfit[fast]"')
+    numba = f"numba: {_nanoseconds(NumbaBackend()):.1f} ns a pair"
+    return Finding("CPU loops", "ok", f"{numba}, {numpy}")
 
 
 def _nanoseconds(backend: NumpyBackend) -> float:
@@ -217,20 +229,6 @@ def doctor_command() -> int:
     return BROKEN if broken else HEALTHY
 
 
-def _installed(name: str, module: str, purpose: str, *, optional: bool = False) -> Finding:
-    if find_spec(module) is None:
-        return Finding(
-            name,
-            "absent" if optional else "broken",
-            f"for {purpose}" if optional else "not installed",
-        )
-    try:
-        number = version(name)
-    except PackageNotFoundError:
-        number = "of unknown version"
-    return Finding(name, "ok", number if not purpose else f"{number}: {purpose}")
-
-
 def _error(backend: str, device: str) -> float:
     """The largest distance of the backend's values from those derived by hand."""
 
@@ -242,13 +240,10 @@ def _error(backend: str, device: str) -> float:
 
     reference = np.repeat([0.0, 1.0], ROWS // 2)[:, None]
     samples = {"at 0": placed(np.zeros((ROWS, 1))), "the reference": placed(reference.copy())}
-    options: dict[str, Any] = {
-        "kernel": Gaussian(1.0),
-        "rng": 0,
-        "compute": Compute(backend=backend),
-    }
-    mmd = estimate(placed(reference), samples, **options).values
-    ksd = estimate(
-        placed(reference - 0.5), {"normal": Density(score=lambda x: -x)}, **options
-    ).values
-    return float(np.abs(np.array([*mmd, *ksd]) - np.array([*known_mmd(), known_ksd()])).max())
+    normal = {"normal": Density(score=lambda x: -x)}
+    compute = Compute(backend=backend)
+    found: list[float] = []
+    for rows, models in ((reference, samples), (reference - 0.5, normal)):
+        joint = estimate(placed(rows), models, kernel=Gaussian(1.0), rng=0, compute=compute)
+        found += joint.values.tolist()
+    return float(np.abs(np.subtract(found, [*known_mmd(), known_ksd()])).max())

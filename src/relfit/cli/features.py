@@ -84,7 +84,7 @@ def features_command(source: str, model: str, output: str, **settings: Any) -> i
     crash or an interrupt the same command resumes where it stopped. Nothing is downloaded.
     """
     names = os.path.splitext(output)[0] + ".names.txt"  # noqa: PTH122  (only the ending changes)
-    check_outputs({"--output": output, "names of --output": names})
+    check_outputs({"output": output, "output_names": names})
     result = extract_features(source, model, output, **settings)
     rows = f"{result.rows} rows of {result.dim} features ({model})"
     say(f"{result.path}: {rows} from {result.taken}; names in {result.names_path}")

@@ -9,7 +9,6 @@ import importlib.util
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from relfit.data.files import (
     FileRows,
     format_of,
     name_of,
-    read_names,
     read_rows,
     split_key,
 )
@@ -61,6 +59,22 @@ _OF_TABLES = (
     "higher_is_better",
 )
 REFERENCE = "reference"
+# Options of which the first excludes the second, and why.
+_WHOLE_FILES = "expected without --memory, which takes whole files; leave out one of the two"
+_EXCLUDED = (
+    (
+        "rows",
+        "given",
+        "draws rows of the reference without their covariates (--given); shorten both files",
+    ),
+    ("rows", "memory", _WHOLE_FILES),
+    ("groups", "memory", _WHOLE_FILES),
+    (
+        "rows",
+        "groups",
+        "draws single rows, which --groups forbids; shorten the files themselves",
+    ),
+)
 ITEMS = (
     opt(
         "--items NAME=SOURCE",
@@ -87,70 +101,38 @@ def read_inputs(reference: Any, models: Mapping[str, Any], params: Mapping[str, 
     """Read the columns and rows that the options ask for, from files or objects; print the
     sizes before a long run.
     """
+    for option, other, why in _EXCLUDED:
+        if params.get(option) is not None and params.get(other) is not None:
+            raise InputError(f"--{option}: {why}")
     columns = params["columns"]
-    rows = params.get("rows")
-    groups = params.get("groups")
-    in_parts = params.get("memory") is not None
-    if rows is not None and params.get("given") is not None:
-        raise InputError(
-            "--rows: draws rows of the reference without their covariates "
-            "(--given); shorten both files"
-        )
+    data = _opened(reference, columns)
+    samples = {name: _opened(source, columns) for name, source in models.items()}
+    if params.get("memory") is not None:
+        # The files themselves, which are opened under the budget of memory.
+        sizes = Inputs(_mapped(data), {name: _mapped(model) for name, model in samples.items()})
+        if all(map(_count, (sizes.reference, *sizes.models.values()))):
+            _announce(sizes, params)
+        return Inputs(data, samples)
     labels: Any = None
     others: Mapping[str | None, Sequence[int]] = {}
-    if in_parts:
-        for option, value in (("--rows", rows), ("--groups", groups)):
-            if value is not None:
-                reason = (
-                    "expected without --memory, which takes whole files; leave out one "
-                    "of the two"
-                )
-                raise InputError(f"{option}: {reason}")
-    elif groups is not None:
-        if rows is not None:
-            raise InputError(
-                "--rows: draws single rows, which --groups forbids; shorten the "
-                "files themselves"
-            )
-        labels, others = read_groups(reference, models, groups)
-    opened = {name: _opened(source, columns) for name, source in models.items()}
-    if in_parts:
-        # The files themselves, which are opened under the budget of memory.
-        inputs = Inputs(_opened(reference, columns), opened)
-        sizes = Inputs(
-            _mapped(inputs.reference), {name: _mapped(model) for name, model in opened.items()}
-        )
-        if params["verbose"] is not False and all(
-            map(_count, (sizes.reference, *sizes.models.values()))
-        ):
-            _announce(sizes, params)
-        return inputs
+    if params.get("groups") is not None:
+        labels, others = read_groups(reference, models, params["groups"])
     chosen = others if columns is None else {}
-    first, rest, notes = aligned(
-        _opened(reference, columns), opened, chosen, table_options(params)
-    )
+    data, samples, notes = aligned(data, samples, chosen, table_options(params))
     # A preset takes rows of numbers as they are.
     plain = params.get("preset") is not None
-    data = _read(first, plain)
-    samples = {name: _read(source, plain) for name, source in rest.items()}
+    data = _read(data, plain)
+    samples = {name: _read(source, plain) for name, source in samples.items()}
     if isinstance(data, Table):
         # Columns stand in one order now, whatever a model calls those that were selected by
         # their numbers.
-        width = len(data.columns)
-        names = data.names
-        alike = {
-            name
-            for name, x in samples.items()
-            if isinstance(x, Table) and len(x.columns) == width
-        }
-        samples = {
-            name: x.renamed(names) if name in alike else x for name, x in samples.items()
-        }
+        for name, x in samples.items():
+            if isinstance(x, Table) and len(x.columns) == len(data.columns):
+                samples[name] = x.renamed(data.names)
     inputs = Inputs(data, samples, notes, labels)
-    if rows is not None:
-        inputs = _subsample(inputs, rows, params["seed"], params["dependence"])
-    if params["verbose"] is not False:
-        _announce(inputs, params)
+    if params.get("rows") is not None:
+        inputs = _subsample(inputs, params["rows"], params["seed"], params["dependence"])
+    _announce(inputs, params)
     return inputs
 
 
@@ -159,6 +141,8 @@ def _announce(inputs: Inputs, params: Mapping[str, Any]) -> None:
     it.
     """
     verbose = params["verbose"]
+    if verbose is False:
+        return
     seconds = expected_seconds(inputs, params["estimator"])
     if seconds > SUGGESTED and params.get("backend") != "numpy" and has_cuda():
         seconds *= usable_cores() / DEVICE_CORES
@@ -170,12 +154,10 @@ def _announce(inputs: Inputs, params: Mapping[str, Any]) -> None:
             **{f"model {quoted(name)}": x for name, x in inputs.models.items()},
         }
         for sample, x in named.items():
-            if isinstance(x, Table):
-                complain(f"relfit: {sample}: {len(x)} rows × {len(x.columns)} columns")
-            elif isinstance(x, np.ndarray) and x.ndim:
-                size = (
-                    f"{len(x)} rows × {x[:1].size} columns, {x.dtype}, {x.nbytes / 1e6:.3g} MB"
-                )
+            if _count(x):
+                size = f"{len(x)} rows × {_width(x)} columns"
+                if isinstance(x, np.ndarray):
+                    size += f", {x.dtype}, {x.nbytes / 1e6:.3g} MB"
                 complain(f"relfit: {sample}: {size}")
     where = "" if params.get("cluster") is None else " on this machine alone"
     checkpoint = params.get("checkpoint")
@@ -224,26 +206,15 @@ def read_groups(
     """Labels of the rows, from a file of them or from a column of every file, and each
     file's other columns.
     """
-    samples = ((None, reference), *models.items())
-    files = {
-        key: source
-        for key, source in samples
-        if isinstance(source, str) and not names_object(source)
-    }
     there = os.path.exists(groups)  # noqa: PTH110  (Path.exists raises for names that are too long)
     if there and format_of(Path(groups)) is not None:
-        for source in files.values():
-            names: Sequence[str] = ()
-            with suppress(InputError):  # raised when the file is read
-                names = read_names(source) or ()
-            if groups in (name.strip() for name in names):
-                advice = f"write ./{groups} for the file, or rename one of the two"
-                raise InputError(
-                    f"--groups: {groups} is a file, and a column of {source} too; {advice}"
-                )
         return read_labels(groups), {}
     try:
-        both = {key: split_labels(source, groups) for key, source in files.items()}
+        both = {
+            key: split_labels(source, groups)
+            for key, source in ((None, reference), *models.items())
+            if isinstance(source, str) and not names_object(source)
+        }
     except NoSuchColumn as error:
         missing = f"column, and {groups} is no file of labels" if there else "column or file"
         raise InputError(f"--groups: there is no such {missing}; {error}") from None
@@ -284,12 +255,7 @@ def check_inputs(reference: str, models: Sequence[str]) -> None:
 def expected_seconds(inputs: Inputs, estimator: str) -> float:
     """About how long the estimate takes."""
     arrays = [value for value in inputs.models.values() if _count(value)]
-    sizes = (
-        len(x.columns) if isinstance(x, Table) else x[:1].size
-        for x in (*arrays, inputs.reference)
-        if _count(x)
-    )
-    columns = max(sizes, default=1)
+    columns = max(map(_width, (*arrays, inputs.reference)))
     n = _count(inputs.reference)
     design = ESTIMATORS.get(estimator, Complete)()
     return design.seconds(n, [_count(x) for x in arrays], columns)
@@ -326,17 +292,15 @@ def _subsample(inputs: Inputs, rows: int, seed: int, dependence: str) -> Inputs:
     All models draw from one stream, so that rows made from common random numbers stay
     together; the reference joins in where its rows are paired with them.
     """
-    reference = inputs.reference
-    models = inputs.models
     if dependence == "chain":
         raise InputError(
             "--rows: a random choice of rows breaks the order of a chain; "
             "shorten the files themselves"
         )
-    together = [*models.values(), *([reference] if dependence == "paired" else [])]
-    lengths = sorted(
-        {len(value) for value in together if isinstance(value, np.ndarray | Table)}
-    )
+    together = list(inputs.models.values())
+    if dependence == "paired":
+        together.append(inputs.reference)
+    lengths = sorted({_count(value) for value in together} - {0})
     if dependence in ("shared", "paired") and len(lengths) > 1:
         raise InputError(
             f"--rows: --dependence {dependence} expects files of equal length, "
@@ -351,25 +315,21 @@ def _subsample(inputs: Inputs, rows: int, seed: int, dependence: str) -> Inputs:
             np.sort(stream(seed, "rows", purpose).choice(len(value), rows, replace=False))
         ]
 
-    samples = {
-        "the reference": reference,
-        **{f"model {name!r}": value for name, value in models.items()},
-    }
+    samples = {"the reference": inputs.reference}
+    samples |= {f"model {name!r}": value for name, value in inputs.models.items()}
     cut = [
         f"{sample} ({_count(value)})"
         for sample, value in samples.items()
         if _count(value) > rows
     ]
-    note = (
-        (f"{rows} rows drawn at random (--rows, seed {seed}) from {listed(cut, quote=str)}",)
-        if cut
-        else ()
-    )
-    first = drawn(reference, "models" if dependence == "paired" else "reference")
+    notes = list(inputs.notes)
+    if cut:
+        whence = listed(cut, quote=str)
+        notes.append(f"{rows} rows drawn at random (--rows, seed {seed}) from {whence}")
     return Inputs(
-        first,
-        {name: drawn(value, "models") for name, value in models.items()},
-        (*inputs.notes, *note),
+        drawn(inputs.reference, "models" if dependence == "paired" else "reference"),
+        {name: drawn(value, "models") for name, value in inputs.models.items()},
+        tuple(notes),
     )
 
 
@@ -379,6 +339,13 @@ def _count(value: Any) -> int:
         if isinstance(value, Table) or (isinstance(value, np.ndarray) and value.ndim)
         else 0
     )
+
+
+def _width(value: Any) -> int:
+    """The columns of rows, and 1 for anything else."""
+    if isinstance(value, Table):
+        return len(value.columns)
+    return int(value[:1].size) if _count(value) else 1
 
 
 def names_object(text: str) -> bool:
@@ -447,22 +414,24 @@ def _run_file(path: Path) -> Any:
 def read_scores(table: str, params: Mapping[str, Any]) -> Scores:
     """The scores in the table that these options describe."""
     options = {name: params[name] for name in _OF_TABLES}
-    weights = _weights(params["weight"])
+    weights = dict(named_numbers("--weight", params["weight"], "STRATUM=NUMBER")) or None
     return scores(
         table, labels=params["label"], weights=weights, transpose=params["transpose"], **options
     )
 
 
-def _weights(pairs: Sequence[str]) -> dict[str, float] | None:
-    """STRATUM=NUMBER pairs as weights."""
-    weights = {}
-    for pair in pairs:
-        name, _, number = pair.rpartition("=")
+def named_numbers(
+    option: str, texts: Sequence[str], form: str = "NAME=NUMBER"
+) -> list[tuple[str, float]]:
+    """NAME=NUMBER texts of an option; the name of a number alone is empty."""
+    found = []
+    for text in texts:
+        name, _, number = text.rpartition("=")
         try:
-            weights[name] = float(number)
+            found.append((name, float(number)))
         except ValueError:
-            raise InputError(f"--weight: expected STRATUM=NUMBER, got {pair!r}") from None
-    return weights or None
+            raise InputError(f"{option}: expected {form}, got {text!r}") from None
+    return found
 
 
 def read_runs(paths: Any, params: Mapping[str, Any]) -> Scores:

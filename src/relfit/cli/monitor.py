@@ -11,7 +11,7 @@ from typing import Any
 import click
 import numpy as np
 
-from relfit.cli.outputs import GATE_REQUIRE, check_files, check_gate, finish, say
+from relfit.cli.outputs import GATE_REQUIRE, check_gate, check_outputs, say, write_outputs
 from relfit.cli.sections import DIRECTION, HTML, JSON, SectionedCommand, opt, section
 from relfit.data.scores import Scores, scores
 from relfit.monitor import Monitor
@@ -98,7 +98,7 @@ def add_command(files: Sequence[str], state: str, **params: Any) -> int:
     Each FILE is a .csv, .tsv, .json, .jsonl, Parquet or Arrow file with a row for each item
     and a column for each model. If one of them is refused, nothing is counted.
     """
-    check_files({"state": state, **params})
+    check_outputs({"state": state, **params})
     options = {name: params[name] for name in ("item", "model", "score", "higher_is_better")}
     read = [scores(file, **options) for file in files]
     given = {
@@ -135,7 +135,7 @@ def add_command(files: Sequence[str], state: str, **params: Any) -> int:
 @GATE
 def status_command(state: str, **params: Any) -> int:
     """Say which models can be the best, after the items so far."""
-    check_files({"state": state, **params})
+    check_outputs({"state": state, **params})
     with Monitor.open(state) as monitor:
         return conclude_monitor(monitor, params)
 
@@ -152,7 +152,7 @@ def report_command(state: str, **params: Any) -> int:
     """Write a page with the evidence and the confidence sequences over time, after a check
     of all items.
     """
-    check_files({"state": state, **params})
+    check_outputs({"state": state, **params})
     with Monitor.open(state) as monitor:
         return conclude_monitor(monitor, {**params, "json_path": None})
 
@@ -219,6 +219,6 @@ def conclude_monitor(
         given = {key: params[key] for key in ("against", "margin", "require")}
         gate = judge_monitor(result, params["gate"], doubts=doubts, **given)
     shown = () if sentence is None else (sentence,)
-    return finish(
+    return write_outputs(
         result, params, gate, shown=shown, page=lambda path: monitor.report(path, gate=gate)
     )

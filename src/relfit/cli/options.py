@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from relfit.cli.inputs import table_options
+from relfit.cli.inputs import named_numbers, table_options
 from relfit.cli.sections import AT_LEAST_1, PROGRESS, SEED, Decorator, opt, section, together
-from relfit.data.encode import SCALES, Encode
+from relfit.data.encode import Encode
 from relfit.data.files.base import parse_columns
 from relfit.data.presets import PRESETS, as_preset
 from relfit.estimators import ESTIMATORS
@@ -111,17 +111,12 @@ def _bandwidth(value: str) -> str | float:
 
 
 def _scale(value: str) -> Any:
-    if value in SCALES:
-        return value
-    pairs = [part.rpartition("=") for part in map(str, parse_columns(value) or ())]
-    try:
-        return (
-            {name: float(number) for name, _, number in pairs if name}
-            if all(name for name, _, _ in pairs)
-            else value
-        )
-    except ValueError:
-        return value
+    """One of the words, or columns with their numbers; the library refuses anything else."""
+    with suppress(InputError):
+        pairs = named_numbers("--scale", list(map(str, parse_columns(value) or ())))
+        if all(name for name, _ in pairs):
+            return dict(pairs)
+    return value
 
 
 class _PresetName(click.Choice[str]):

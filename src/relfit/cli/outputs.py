@@ -30,14 +30,18 @@ if TYPE_CHECKING:
     from relfit.results.serial import Record
 
 DONE = 0
-# The parameters that name files, and their options.
+# The parameters that name files which are written, and their options.
 _FILES = {
     "state": "--state",
     "json_path": "--json",
+    "plot_path": "--plot",
     "html_path": "--html",
     "junit_path": "--junit",
     "markdown_path": "--markdown",
     "checkpoint": "--checkpoint",
+    "docs": "--docs",
+    "output": "--output",
+    "output_names": "names of --output",
 }
 # Options that say what is written or shown, or where the work is done, and that change no
 # number. A checkpoint is one of them, because it would answer with the sums of the first run,
@@ -89,15 +93,16 @@ gate_options = section(
 )
 
 
-def check_outputs(paths: Mapping[str, str | None]) -> None:
+def check_outputs(params: Mapping[str, Any]) -> None:
     """Refuse outputs that cannot be written, before the work is done rather than after it.
 
-    `paths` maps an option such as "--json" to its file; --json may be "-", which is standard
-    output. Whatever else was typed may name an input, which is not to be written over; files
-    that only show when a folder is read are known to `write_bytes_atomic`.
+    --json may be "-", which is standard output. Whatever else was typed may name an input,
+    which is not to be written over; files that only show when a folder is read are known to
+    `write_bytes_atomic`.
     """
+    paths = {option: params.get(name) for name, option in _FILES.items()}
     context = click.get_current_context()
-    inputs = [param for param in context.command.params if not paths.keys() & set(param.opts)]
+    inputs = [param for param in context.command.params if param.name not in _FILES]
     for text in texts([context.params.get(param.name or "") for param in inputs]):
         # A file, file.npz:array, file.py:object, NAME=file.
         for part in (text, split_key(text)[0], text.rpartition(":")[0], text.partition("=")[2]):
@@ -121,7 +126,7 @@ def check_outputs(paths: Mapping[str, str | None]) -> None:
         if problem:
             raise InputError(f"{option}: cannot write {path!r}: {problem}")
         taken[target] = f"it is the file for {option} too"
-    page = paths.get("--html")
+    page = paths["--html"]
     if page is not None and Path(page).suffix.lower() not in (".html", ".htm"):
         better = Path(page).with_suffix(".html").name
         complain(
@@ -129,11 +134,6 @@ def check_outputs(paths: Mapping[str, str | None]) -> None:
             f"not show; "
             f"use {visible(better)}"
         )
-
-
-def check_files(params: Mapping[str, Any]) -> None:
-    """Refuse files that a command could not write."""
-    check_outputs({option: params.get(name) for name, option in _FILES.items()})
 
 
 def check_gate(params: Mapping[str, Any], names: Collection[str]) -> None:
@@ -183,35 +183,14 @@ def say_utf8(message: str) -> None:
     _write(f"{message}\n".encode())
 
 
-def say_written(**files: str | None) -> None:
-    """A line for each file that was written: `Report: report.html`."""
-    for title, path in files.items():
-        if path is not None:
-            say(f"{title}: {visible(path)}")
+def typed_command() -> list[str]:
+    """The arguments as they were typed, for results and reports to show."""
+    return [valid_text(argument) for argument in click.get_current_context().obj]
 
 
-def write_json(text: str, path: str | None) -> None:
-    """Write the result for --json: to a file, or to standard output for "-"."""
-    if path == "-":
-        say_utf8(text)
-    elif path is not None:
-        write_text_atomic(path, text + "\n")
-
-
-def typed_command() -> list[str] | None:
-    """The arguments as they were typed, for results and reports to show; None where they are
-    not known.
-    """
-    context = click.get_current_context(silent=True)
-    if context is None or context.obj is None:
-        return None
-    return [valid_text(argument) for argument in context.obj]
-
-
-def recorded_command() -> tuple[str, ...] | None:
+def recorded_command() -> tuple[str, ...]:
     """The command as a result records it."""
-    typed = typed_command()
-    return None if typed is None else tuple(without_outputs(typed))
+    return tuple(without_outputs(typed_command()))
 
 
 def without_outputs(arguments: Sequence[str]) -> list[str]:
@@ -302,18 +281,20 @@ def conclude(
             path, data, items=items, command=command, gate=gate, title=params["title"]
         )
 
-    shown = [
-        f"\n{result.ranks() if table == 'ranks' else result.pairs()}"
-        for table in params["show"]
-    ]
-    files = {"JUnit": junit, "Markdown": lambda: gate_markdown(result, gate)}
-    return finish(result, params, gate, shown=shown, files=files, page=page)
+    return write_outputs(
+        result,
+        params,
+        gate,
+        shown=[f"\n{getattr(result, table)()}" for table in params["show"]],
+        files={"JUnit": junit, "Markdown": lambda: gate_markdown(result, gate)},
+        page=page,
+    )
 
 
-def finish(
+def write_outputs(
     result: Record,
     params: Mapping[str, Any],
-    gate: Gate | None,
+    gate: Gate | None = None,
     *,
     shown: Iterable[str] = (),
     files: Mapping[str, Callable[[], str]] | None = None,
@@ -330,46 +311,46 @@ def finish(
     json_path = params["json_path"]
     quiet = json_path == "-"
     record = {} if gate is None else {"gate": gate.record()}
-    write_json(as_json({**result.to_dict(), **record}), json_path)
-    if not quiet:
-        say(styled(result))
-        for text in shown:
-            say(text)
-        say_written(Result=json_path)
+    text = as_json({**result.to_dict(), **record})
+
+    def told(message: str | Text) -> None:
+        if not quiet:
+            say(message)
+
+    if quiet:
+        say_utf8(text)
+    elif json_path is not None:
+        write_text_atomic(json_path, f"{text}\n")
+    told(styled(result))
+    for each in shown:
+        told(each)
+    if json_path is not None:
+        told(f"Result: {visible(json_path)}")
     for title, text_of in (files or {}).items():
         path = params[f"{title.lower()}_path"]
         if path is not None:
             write_text_atomic(path, text_of())
-            if not quiet:
-                say_written(**{title: path})
-    say_gate(gate, quiet)
+            told(f"{title}: {visible(path)}")
+    # A gate without an answer is an error, raised once everything has been written.
+    if gate is not None and gate.verdict != "error":
+        if gate.failed:
+            answer = gate.sentence.removeprefix("Gate failed: ").removeprefix("Gate ")
+            complain(f"relfit: gate: {answer.removesuffix('.')}")
+        else:
+            told(gate.sentence)
     # The page comes last: if it fails, the verdict has been printed.
     html_path = params.get("html_path")
     if page is not None and html_path is not None:
         page(html_path)
-        if not quiet:
-            say_written(Report=html_path)
-    if gate is not None and gate.verdict == "error":
+        told(f"Report: {visible(html_path)}")
+    if gate is None:
+        return DONE
+    if gate.verdict == "error":
         raise InputError(gate.words)
-    return DONE if gate is None else gate.status
+    return gate.status
 
 
 def worded(notes: Iterable[str]) -> tuple[str, ...]:
     """Notes of the library in the words of the running command."""
     command = click.get_current_context().command
     return tuple(in_options(note, command) for note in notes)
-
-
-def say_gate(gate: Gate | None, quiet: bool) -> None:
-    """Print the gate's sentence, one that fails to standard error."""
-    if (
-        gate is None or gate.verdict == "error"
-    ):  # an error is raised once everything has been written
-        return
-    if gate.failed:
-        answer = (
-            gate.sentence.removeprefix("Gate failed: ").removeprefix("Gate ").removesuffix(".")
-        )
-        complain(f"relfit: gate: {answer}")
-    elif not quiet:
-        say(gate.sentence)

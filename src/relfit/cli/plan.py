@@ -11,8 +11,8 @@ import click
 
 from relfit.api import estimate, plan
 from relfit.cli import options
-from relfit.cli.inputs import named_models, read_inputs
-from relfit.cli.outputs import check_outputs, say, say_written, worded, write_json
+from relfit.cli.inputs import named_models, named_numbers, read_inputs
+from relfit.cli.outputs import check_outputs, worded, write_outputs
 from relfit.cli.sections import JSON, SectionedCommand, opt, section
 from relfit.kernels import NAMED
 from relfit.settings import Settings
@@ -21,6 +21,7 @@ from relfit.stats.planning import Assumed
 from relfit.stats.tests import TESTS
 from relfit.util.errors import InputError
 from relfit.util.files import write_bytes_atomic
+from relfit.util.text import visible
 
 PICTURES = ("png", "svg", "pdf")
 
@@ -109,7 +110,7 @@ def plan_command(
         raise InputError(
             f"--plot: expected a file ending in .png, .svg or .pdf, got {plot_path!r}"
         )
-    check_outputs({"--json": json_path, "--plot": plot_path})
+    check_outputs({"json_path": json_path, "plot_path": plot_path})
     if params["all_tests"] and params["test"]:
         raise InputError(
             "--all-tests: expected without --test, got both; leave out one of them"
@@ -127,17 +128,15 @@ def plan_command(
     progress = options.pilot_options(params)["progress"]
     result = plan(pilot, tests=chosen, rng=params["seed"], progress=progress, **question)
     result = replace(result, notes=worded((*notes, *result.notes)))
+    shown = []
     if plot_path is not None:
         # It would report a folder for its settings that cannot be written.
         logging.getLogger("matplotlib").setLevel(logging.ERROR)
         from relfit.report.plots import picture
 
         write_bytes_atomic(plot_path, picture(result, form))
-    write_json(result.to_json(), json_path)
-    if json_path != "-":
-        say(str(result))
-        say_written(Plot=plot_path, Result=json_path)
-    return 0
+        shown.append(f"Plot: {visible(plot_path)}")
+    return write_outputs(result, {"json_path": json_path}, shown=shown)
 
 
 def _assumed(params: dict[str, Any]) -> Assumed:
@@ -145,15 +144,12 @@ def _assumed(params: dict[str, Any]) -> Assumed:
         if params[option] is None:
             raise InputError(f"--{option.replace('_', '-')}: expected with --gap, got none")
     named: dict[str, float] = {}
-    for k, text in enumerate(params["gap"], 1):
-        name, _, number = text.rpartition("=")
-        try:
-            gap = float(number)
-        except ValueError:
-            raise InputError(f"--gap: expected a number or NAME=NUMBER, got {text!r}") from None
-        if (name or f"m{k}") in named:
+    gaps = named_numbers("--gap", params["gap"], "a number or NAME=NUMBER")
+    for k, (given, gap) in enumerate(gaps, 1):
+        name = given or f"m{k}"
+        if name in named:
             raise InputError(f"--gap: expected different names, got {name!r} more than once")
-        named[name or f"m{k}"] = gap
+        named[name] = gap
     return Assumed(
         named, params["standard_error"], params["correlation"] or 0.0, params["pilot_rows"]
     )

@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
-import numpy as np
 
 from relfit.cli.inputs import (
     ITEMS,
@@ -25,10 +24,9 @@ from relfit.cli.inputs import (
     read_scores,
 )
 from relfit.cli.outputs import (
-    check_files,
+    check_outputs,
     say,
     say_utf8,
-    say_written,
     shell_command,
     texts,
     without_outputs,
@@ -115,7 +113,7 @@ def report_command(
     With what was compared too, the page shows where models and data differ: the reference
     and the models in their order, the table of scores, or the logs.
     """
-    check_files({"html_path": html_path})
+    check_outputs({"html_path": html_path})
     comparison = read_result(result)
     rows: Any = None
     if data and comparison.measure == "loss":
@@ -140,7 +138,7 @@ def report_command(
     if format != "text":
         say_utf8(FORMATS[format](comparison))
     elif html_path is not None:
-        say_written(Report=html_path)
+        say(f"Report: {visible(html_path)}")
     else:
         from relfit.results.text import styled
 
@@ -153,13 +151,7 @@ def _scores(context: click.Context, comparison: Comparison, data: Sequence[str])
     options of its command.
     """
     name, *typed = comparison.command or ("losses", *data)
-    group = context.find_root().command
-    command = group.get_command(context, name) if isinstance(group, click.Group) else None
-    params = (
-        {}
-        if command is None
-        else command.make_context(name, typed, resilient_parsing=True).params
-    )
+    params = _parsed(context, name, typed).params
     if name == "evals":
         paths: Any = dict(zip(params["name"], data, strict=False)) if params["name"] else data
         return read_runs(paths, params)
@@ -168,6 +160,14 @@ def _scores(context: click.Context, comparison: Comparison, data: Sequence[str])
             f"DATA: expected one table, because {name} compared scores, got {len(data)} files"
         )
     return read_scores(data[0], params)
+
+
+def _parsed(context: click.Context, name: str, typed: Sequence[str]) -> click.Context:
+    """A command with what was typed after its name; nothing is run."""
+    command = cast(click.Group, context.find_root().command).get_command(context, name)
+    if command is None:
+        raise InputError(f"{name!r:.40}: there is no command of this name")
+    return command.make_context(name, list(typed), resilient_parsing=True)
 
 
 def read_result(path: str) -> Comparison:
@@ -219,10 +219,11 @@ def rerun_command(context: click.Context, result: str, run_code: bool) -> int:
         raise InputError(
             f"{result}: its command compares other models than it names; it cannot be repeated"
         )
-    then = _digests(before)
     now = _digests(after)
     changed = [
-        name for name, digest in then.items() if digest is not None and now.get(name) != digest
+        name
+        for name, digest in _digests(before).items()
+        if digest is not None and now.get(name) != digest
     ]
     if changed:
         are = f"{', '.join(changed)} {'is' if len(changed) == 1 else 'are'}"
@@ -238,20 +239,20 @@ def agreement(before: Comparison, after: Comparison) -> tuple[str, bool]:
     """How the records of two results differ, in words, and True if they agree to rounding."""
     then = before.to_dict()
     now = after.to_dict()
+    if then == now:
+        return "Agrees: every number is the same.", True
+    moved = {name: _moved(then[name], now[name]) for name in then if name != "versions"}
+    changed = [
+        f"{name} was {then[name]!r:.60} and is {now[name]!r:.60}"
+        for name, far in moved.items()
+        if far > ROUNDING
+    ]
+    most = max(far for far in moved.values() if far < math.inf)
     versions = [
         f"{name} was {version} and is {after.versions[name]}"
         for name, version in before.versions.items()
         if after.versions.get(name) not in (None, version)
     ]
-    if then == now:
-        return "Agrees: every number is the same.", True
-    moved = {name: _moved(then[name], now[name]) for name in then if name != "versions"}
-    changed = [
-        f"{name} was {_short(then[name])} and is {_short(now[name])}"
-        for name, far in moved.items()
-        if far > ROUNDING
-    ]
-    most = max(far for far in moved.values() if far < math.inf)
     numbers = f"other numbers differ by at most {most:.2g} of the largest"
     head = "Differs" if changed else "Agrees to rounding"
     return f"{head}: {'; '.join([*changed, numbers, *versions])}.", not changed
@@ -261,31 +262,28 @@ def _moved(before: Any, after: Any) -> float:
     """How far two values are apart, in units of the largest number; infinite if they differ
     in anything else.
     """
-    if before == after:
-        return 0.0
-    if isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys():
-        return max(_moved(before[key], after[key]) for key in before)
-    try:
-        a = np.array(before, dtype=float)
-        b = np.array(after, dtype=float)
-    except (TypeError, ValueError):
-        both = (
-            isinstance(before, list) and isinstance(after, list) and len(before) == len(after)
-        )
-        return max(map(_moved, before, after)) if both else math.inf
-    same = (
-        np.array(before).dtype != bool
-        and a.shape == b.shape
-        and (np.isfinite(a) == np.isfinite(b)).all()
-    )
-    finite = np.isfinite(a)
-    if not same or (a[~finite] != b[~finite]).any():
+    then = dict(_leaves(before))
+    now = dict(_leaves(after))
+    if then.keys() != now.keys():
         return math.inf
-    return float(np.abs(a - b)[finite].max(initial=0.0) / np.abs(a[finite]).max(initial=1e-300))
+    far = 0.0
+    largest = 1e-300
+    for place, value in then.items():
+        if isinstance(value, float):
+            largest = max(largest, abs(value))
+        if value != now[place]:
+            both = isinstance(value, float) and isinstance(now[place], float)
+            far = max(far, abs(value - now[place]) if both else math.inf)
+    return far / largest
 
 
-def _short(value: Any) -> str:
-    return f"{value!r:.60}"
+def _leaves(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """What lists and dictionaries hold, with the place of each."""
+    if isinstance(value, dict | list):
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _leaves(part, (*place, key))
+    else:
+        yield place, value
 
 
 def _command(path: str, result: Comparison) -> list[str]:
@@ -305,16 +303,8 @@ def _check_harmless(
     """Refuse a command that would write files, call a cluster or run code: only click tells
     options from values.
     """
-    group = context.find_root().command
-    command = (
-        group.get_command(context, arguments[0]) if isinstance(group, click.Group) else None
-    )
-    if command is None:
-        raise InputError(f"rerun: there is no command called {arguments[0]}")
-    params = command.make_context(
-        arguments[0], list(arguments[1:]), resilient_parsing=True
-    ).params
-    forbidden = [name for name in _FORBIDDEN if params.get(name)]
+    parsed = _parsed(context, arguments[0], arguments[1:])
+    forbidden = [name for name in _FORBIDDEN if parsed.params.get(name)]
     if forbidden:
         option = f"--{forbidden[0].removesuffix('_path')}"
         raise InputError(
@@ -323,9 +313,9 @@ def _check_harmless(
         )
     # Only inputs are loaded, never what an option says: a model may be called a:v2.
     inputs = [
-        params[param.name]
-        for param in command.params
-        if isinstance(param, click.Argument) and param.name
+        parsed.params[str(param.name)]
+        for param in parsed.command.params
+        if isinstance(param, click.Argument)
     ]
     objects = [text for text in texts(inputs) if names_object(text)]
     if objects and not run_code:

@@ -73,12 +73,12 @@ def reproduce_command(
     a check fails. With NAME "all", experiments whose data are not on this machine are
     skipped.
     """
-    from relfit.paper.data import DataAbsent, DataOptions
+    from relfit.paper.experiment import DataAbsent, DataOptions
     from relfit.paper.reproduce import ALL, named, reproduce, write_document
 
     if quick and docs is not None:
         raise InputError("--docs: the page is made of full runs; leave out --quick")
-    check_outputs({"--docs": docs})
+    check_outputs({"docs": docs})
     data, features = (
         Path(params[option]) if params[option] else None for option in ("data", "features")
     )

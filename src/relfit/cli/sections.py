@@ -10,7 +10,6 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Iterable
-from functools import reduce
 from typing import Any
 
 import click
@@ -54,11 +53,9 @@ class SectionedOption(click.Option):
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """The line in the help, without ranges such as x>=1, which only a wrong value needs."""
         record = super().get_help_record(ctx)
-        return (
-            record
-            if record is None
-            else (record[0], re.sub(r"; x>=\d+|  \[x>=\d+\]", "", record[1]))
-        )
+        if record is None:
+            return None
+        return record[0], re.sub(r"; x>=\d+|  \[x>=\d+\]", "", record[1])
 
 
 class SectionedCommand(click.Command):
@@ -131,20 +128,26 @@ def opt(
 def section(title: str, *options: Decorator) -> Decorator:
     """Several options under one heading, as one decorator."""
 
-    def decorate(function: Any) -> Any:
-        for option in reversed(options):
+    def titled(option: Decorator) -> Decorator:
+        def decorate(function: Any) -> Any:
             function = option(function)
             function.__click_params__[-1].section = title
-        return function
+            return function
 
-    return decorate
+        return decorate
+
+    return together(*map(titled, options))
 
 
 def together(*sections: Decorator) -> Decorator:
     """Several sections as one decorator."""
-    return lambda function: reduce(
-        lambda decorated, each: each(decorated), reversed(sections), function
-    )
+
+    def decorate(function: Any) -> Any:
+        for each in reversed(sections):
+            function = each(function)
+        return function
+
+    return decorate
 
 
 def option_names(command: click.Command) -> dict[str, str]:

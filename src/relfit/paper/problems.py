@@ -1,5 +1,5 @@
 """The synthetic problems: distributions with exact samplers and closed-form scores, and
-their true ranking.
+their true ranking; and the handwritten digits, which come with relfit.
 
 All distributions are finite mixtures of Gaussians. P1, P2, … are the models, as in the paper.
 """
@@ -10,14 +10,17 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from relfit import Density
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 
+GREY_LEVELS = 16.0  # of the pixels of the digits
 RBM_SEED = 0  # draws B, then b, then c of the reference RBM
 
 
@@ -67,38 +70,19 @@ class GaussianMixture:
         return np.asarray((responsibility @ self.means - x) @ self._precision)
 
 
-@dataclass(frozen=True, eq=False)
-class GaussianBernoulliRBM(GaussianMixture):
+def gaussian_bernoulli_rbm(coupling: Array, visible: Array, latent: Array) -> GaussianMixture:
     """p(y) ∝ Σ_{h∈{−1,1}^q} exp(½ yᵀBh + bᵀy + cᵀh − ½‖y‖²).
 
     `coupling` is B (d, q), `visible` is b (d,), `latent` is c (q,). Summed over h it is a
     mixture of 2^q Gaussians N(½Bh + b, I) with log-weights cᵀh + ½‖½Bh + b‖², so that draws
     are exact and need no Gibbs chain.
     """
-
-    coupling: Array
-    visible: Array
-    latent: Array
-
-    @classmethod
-    def build(cls, coupling: Array, visible: Array, latent: Array) -> GaussianBernoulliRBM:
-        """The RBM with these parameters, its latent states listed."""
-        q = len(latent)
-        h = 2.0 * ((np.arange(2**q)[:, None] >> np.arange(q)) & 1) - 1.0
-        means = 0.5 * h @ coupling.T + visible
-        log_weights = h @ latent + 0.5 * (means**2).sum(1)
-        weights = np.exp(log_weights - log_weights.max())
-        return cls(
-            weights / weights.sum(), means, np.eye(len(visible)), coupling, visible, latent
-        )
-
-    def score(self, x: Array) -> Array:
-        """b − y + ½ B tanh(½Bᵀy + c), (n, d)."""
-        return (
-            self.visible
-            - x
-            + 0.5 * np.tanh(0.5 * x @ self.coupling + self.latent) @ self.coupling.T
-        )
+    q = len(latent)
+    h = 2.0 * ((np.arange(2**q)[:, None] >> np.arange(q)) & 1) - 1.0
+    means = 0.5 * h @ coupling.T + visible
+    log_weights = h @ latent + 0.5 * (means**2).sum(1)
+    weights = np.exp(log_weights - log_weights.max())
+    return GaussianMixture(weights / weights.sum(), means, np.eye(len(visible)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,9 +145,6 @@ def draw(
     >>> reference.shape, models["P1"].shape, models["P2"].shape
     ((100, 10), (100, 10), (40, 10))
     """
-    unknown = set(sizes or {}) - set(problem.models)
-    if unknown:
-        raise InputError(f"sizes: expected names of models; got {', '.join(sorted(unknown))}")
     counts = dict.fromkeys(problem.models, n) | dict(sizes or {})
     samples = {
         name: model.sample(counts[name], stream(seed, name))
@@ -308,12 +289,21 @@ def rbm(perturbations: Sequence[float]) -> Problem:
     c = rng.standard_normal(5)
     corner = np.zeros_like(coupling)
     corner[0, 0] = 1.0
-    r, *models = (
-        GaussianBernoulliRBM.build(coupling + e * corner, b, c) for e in (0.0, *shifts)
-    )
+    r, *models = (gaussian_bernoulli_rbm(coupling + e * corner, b, c) for e in (0.0, *shifts))
     return _problem(r, models, shifts)
 
 
 def rbm_l7(epsilon: float) -> Problem:
     """P1 perturbed by `epsilon`, P2..P7 by .2, .3, .35, .4, .45, .5 (rbm-l7)."""
     return rbm([epsilon, 0.2, 0.3, 0.35, 0.4, 0.45, 0.5])
+
+
+def digits() -> tuple[Array, NDArray[np.uint8]]:
+    """The handwritten digits of digits.md: images (1797, 64) with pixels in [0, 1], and
+    their labels 0 to 9.
+    """
+    with (
+        files("relfit").joinpath("paper/digits.npz").open("rb") as stored,
+        np.load(stored, allow_pickle=False) as data,
+    ):
+        return data["images"] / GREY_LEVELS, data["labels"]

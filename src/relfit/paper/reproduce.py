@@ -16,11 +16,10 @@ import os
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
-from importlib.util import find_spec
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -30,8 +29,15 @@ from scipy.stats import binomtest
 
 from relfit import __version__
 from relfit.paper import chicago, synthetic, table1, tpr
-from relfit.paper.data import DataOptions
-from relfit.paper.experiment import Cell, Check, Experiment, markdown_table, tidy
+from relfit.paper.experiment import (
+    Cell,
+    Check,
+    DataOptions,
+    Experiment,
+    Results,
+    Row,
+    markdown_table,
+)
 from relfit.paper.runner import Store, Trial, run_trials
 from relfit.util.errors import InputError
 from relfit.util.files import write_bytes_atomic, write_text_atomic
@@ -54,6 +60,8 @@ VERSION = "2"
 STORE = "store.sqlite"
 DPI = 100
 IMAGES = "images/reproduction"
+# The keys of every decision, first in trials.csv.
+FIRST = ("test", "model", "worse", "pvalue")
 
 
 def named(name: str) -> list[Experiment]:
@@ -110,11 +118,7 @@ def reproduce(
             print(line, file=sys.stderr, flush=True)
 
     # The digest of what was prepared is a part of every setting.
-    prepared = (
-        {}
-        if experiment.prepare is None
-        else experiment.prepare(data_options or DataOptions(), quick, log)
-    )
+    prepared = experiment.prepare(data_options or DataOptions(), quick, log)
     settings = [{**setting, **prepared} for setting in experiment.settings(quick)]
     folder = Path(out) / experiment.name
     folder.mkdir(parents=True, exist_ok=True)
@@ -126,14 +130,13 @@ def reproduce(
     results = [
         Cell(setting, outcomes) for setting, outcomes in zip(settings, stored, strict=True)
     ]
-    extras = {} if experiment.extras is None else experiment.extras(results)
-    parts = [f"\n{line}\n\n{markdown_table(rows)}" for line, rows in extras.items()]
-    outcomes = [outcome for cell in results for outcome in cell.outcomes]
-    checks = tuple(experiment.checks(results))
-    seconds = sum(outcome["seconds"] for outcome in outcomes)
-    table = "".join([markdown_table(experiment.table(results)), *parts])
+    table = markdown_table(experiment.table(results))
+    for line, rows in experiment.extras(results).items():
+        table += f"\n{line}\n\n{markdown_table(rows)}"
     table += certain_rates(table, experiment.count(quick))
-    report = Report(folder, table, checks, len(outcomes), seconds)
+    seconds = [outcome["seconds"] for cell in results for outcome in cell.outcomes]
+    checks = tuple(experiment.checks(results))
+    report = Report(folder, table, checks, len(seconds), sum(seconds))
     _write_outputs(experiment, results, report, quick)
     return report
 
@@ -158,24 +161,18 @@ def certain_rates(table: str, trials: int) -> str:
 
 
 def _write_outputs(
-    experiment: Experiment, results: Sequence[Cell], report: Report, quick: bool
+    experiment: Experiment, results: Results, report: Report, quick: bool
 ) -> None:
-    """trials.csv, trials.parquet where pyarrow is installed, table.md, figure.png,
-    figure.svg and run.json.
-    """
+    """trials.csv, table.md, figure.png, figure.svg and run.json."""
     folder = report.folder
     rows = tidy(experiment.name, results)
     text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    # Trials that an older relfit stored may have other columns.
+    columns = dict.fromkeys(name for row in rows for name in row)
+    writer = csv.DictWriter(text, fieldnames=columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     write_text_atomic(folder / "trials.csv", text.getvalue())
-    if find_spec("pyarrow") is not None:
-        import pyarrow.parquet
-
-        sink = pyarrow.BufferOutputStream()
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), sink)
-        write_bytes_atomic(folder / "trials.parquet", sink.getvalue().to_pybytes())
     write_text_atomic(folder / "table.md", report.table)
     with style.context(["default", {"svg.hashsalt": "relfit", "text.usetex": False}]):
         figure = experiment.figure(results)
@@ -197,6 +194,31 @@ def _write_outputs(
         "checks": [check._asdict() for check in report.checks],
     }
     write_text_atomic(folder / "run.json", json.dumps(run, indent=1, ensure_ascii=False) + "\n")
+
+
+def tidy(name: str, results: Results) -> list[Row]:
+    """One row per trial and decision: the experiment, its setting, the seed, then the
+    decision.
+    """
+    return [
+        {
+            "experiment": name,
+            **_plain(cell.setting),
+            "seed": seed,
+            **dict.fromkeys(FIRST),
+            **_plain(decision),
+        }
+        for cell in results
+        for seed, outcome in enumerate(cell.outcomes)
+        for decision in outcome["decisions"]
+    ]
+
+
+def _plain(values: Mapping[str, Any]) -> Row:
+    return {
+        key: " ".join(map(str, value)) if isinstance(value, list) else value
+        for key, value in values.items()
+    }
 
 
 def timed(trial: Trial, setting: dict[str, Any], seed: int) -> dict[str, Any]:
@@ -226,13 +248,10 @@ def write_document(out: str | os.PathLike[str], path: str | os.PathLike[str]) ->
     head, sections = template()
     parts = [head]
     for experiment in finished:
-        folder = Path(out) / experiment.name
-        write_bytes_atomic(
-            images / f"{experiment.name}.png", (folder / "figure.png").read_bytes()
-        )
-        parts.append(
-            Template(sections[experiment.name]).substitute(_filled(experiment, folder))
-        )
+        name = experiment.name
+        folder = Path(out) / name
+        write_bytes_atomic(images / f"{name}.png", (folder / "figure.png").read_bytes())
+        parts.append(Template(sections[name]).substitute(_filled(experiment, folder)))
     write_text_atomic(path, "\n".join(parts))
     return [experiment.name for experiment in finished]
 

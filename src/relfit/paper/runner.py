@@ -18,18 +18,18 @@ import os
 import sys
 import time
 import traceback
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import threadpoolctl
 
 from relfit.compute.schedulers import check_workers
-from relfit.util import progress as progress_bars
 from relfit.util.errors import InputError, RelfitError
 from relfit.util.libraries import usable_cores
-from relfit.util.progress import Progress
+from relfit.util.progress import Progress, reporting
 from relfit.util.sqlite import Database, Format
 from relfit.util.workers import Processes, start_worker
 
@@ -52,8 +52,8 @@ _SELECT = (
 )
 
 LINE_SECONDS = 30.0  # between two progress lines where stderr is not a terminal
-BATCH_SECONDS = 1.0  # short trials are sent together, so that a batch lasts about this long
-MAX_BATCH = 256
+# Trials in flight for each process, so that short ones are stored many at a time.
+WINDOW = 64
 
 Trial = Callable[[dict[str, Any], int], Mapping[str, Any]]
 
@@ -65,10 +65,6 @@ def canonical_json(value: Mapping[str, Any]) -> str:
     >>> canonical_json({"n": 500, "angle": 0.5})
     '{"angle":0.5,"n":500}'
     """
-    if not isinstance(value, Mapping):
-        raise InputError(
-            f"expected a mapping that JSON can hold; got {value!r}; return or pass a dict"
-        )
     try:
         return json.dumps(
             dict(value), sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain
@@ -134,12 +130,11 @@ def run_trials(
     store: Store,
     experiment: str,
     settings: Iterable[Mapping[str, Any]],
-    trials: int | Iterable[int],
+    trials: int,
     function: Trial,
     *,
     executor: Any = None,
     progress: Progress | bool | None = None,
-    window: int | None = None,
     workers: int | None = None,
 ) -> list[list[dict[str, Any]]]:
     """Run what is missing of `function(setting, seed)` and return all results, per setting,
@@ -149,15 +144,13 @@ def run_trials(
         store: where finished trials are kept; its `version` is that of the computation.
         experiment: key of the experiment in the store.
         settings: JSON-able mappings; the function gets each as it reads back from JSON.
-        trials: number of trials per setting (seeds 0, 1, …), or the seeds themselves.
+        trials: number of trials per setting (seeds 0, 1, …).
         function: module-level, pure, returns a JSON-able mapping.
         executor: any `concurrent.futures.Executor` or a `dask.distributed.Client`, left
             open; None starts one process per core, one thread each.
         progress: None reports on stderr (a bar on a terminal, otherwise a line every half a
             minute), False is silent, a function is called with (trials done, trials in all).
         workers: worker processes where there is no executor; None is one per core.
-        window: most batches in flight, by default four per process; raise it for an executor
-            with more workers.
 
     >>> import tempfile
     >>> from concurrent.futures import ThreadPoolExecutor
@@ -174,52 +167,32 @@ def run_trials(
     [[{'sum': 1}, {'sum': 2}, {'sum': 3}], [{'sum': 5}, {'sum': 6}, {'sum': 7}]]
     """
     texts = [canonical_json(setting) for setting in settings]
-    seeds = sorted(
-        {int(seed) for seed in (range(trials) if isinstance(trials, int) else trials)}
-    )
-    if not seeds:
-        raise InputError(
-            "trials: expected a positive number of trials or a list of seeds; got none"
-        )
-    done = {text: store.by_seed(experiment, json.loads(text)) for text in texts}
-    missing = {text: [seed for seed in seeds if seed not in done[text]] for text in done}
-    total = len(seeds) * len(missing)
-    left = sum(map(len, missing.values()))
-    if left:
-        name = getattr(function, "__qualname__", "")
-        if executor is None and ("<locals>" in name or "<lambda>" in name):
-            raise InputError(
-                f"function: expected a module-level function, which worker processes can "
-                f"import; got {name}; move it "
-                "to a module or give a ThreadPoolExecutor"
-            )
+    missing = []
+    for text in dict.fromkeys(texts):
+        done = store.by_seed(experiment, json.loads(text))
+        missing += [(text, seed) for seed in range(trials) if seed not in done]
+    if missing:
         processes = workers or (
             len(executor.nthreads()) if hasattr(executor, "nthreads") else usable_cores()
         )
+        total = trials * len(set(texts))
         with (
-            _reporting(progress, experiment, total - left, total) as advance,
-            _pool(executor, min(processes, left)) as pool,
+            _advancing(progress, experiment, total - len(missing), total) as advance,
+            _pool(executor, min(processes, len(missing))) as pool,
         ):
-            _drive(store, experiment, missing, function, pool, window or 4 * processes, advance)
+            _drive(store, experiment, missing, function, pool, WINDOW * processes, advance)
     stored = [store.by_seed(experiment, json.loads(text)) for text in texts]
-    return [[results[seed] for seed in seeds] for results in stored]
+    return [[results[seed] for seed in range(trials)] for results in stored]
 
 
-class _Batch(NamedTuple):
-    """What a worker sends back: the setting, finished trials, seconds taken, and the failure
-    that ended the batch.
-    """
-
-    setting: str
-    finished: list[tuple[int, dict[str, Any]]]
-    seconds: float
-    failure: tuple[int, str, str] | None = None
+# The setting of a trial, its seed and its result.
+_Finished = tuple[str, int, dict[str, Any]]
 
 
 def _drive(
     store: Store,
     experiment: str,
-    missing: Mapping[str, list[int]],
+    missing: Sequence[tuple[str, int]],
     function: Trial,
     pool: Executor,
     window: int,
@@ -228,43 +201,35 @@ def _drive(
     """Submit and collect until nothing is missing; whatever ends it early, finished trials
     are stored first.
     """
-    seconds_per_trial: dict[str, float] = {}
-    running: set[Future[_Batch]] = set()
+    running: set[Future[_Finished]] = set()
 
-    def keep(batch: _Batch) -> None:
-        if batch.finished:
-            store.put_many(experiment, json.loads(batch.setting), batch.finished)
-            seconds_per_trial[batch.setting] = batch.seconds / len(batch.finished)
-            advance(len(batch.finished))
+    def keep(futures: Iterable[Future[_Finished]]) -> None:
+        found = defaultdict(list)
+        for future in futures:
+            if future.exception() is None:
+                text, seed, result = future.result()
+                found[text].append((seed, result))
+        for text, results in found.items():
+            store.put_many(experiment, json.loads(text), results)
+            advance(len(results))
 
     def collect_some() -> None:
-        for future in wait(running, return_when=FIRST_COMPLETED).done:
-            batch = future.result()
-            keep(batch)
-            # Not before it is kept: an interrupt inside `keep` leaves the batch to `_drain`.
-            running.discard(future)
-            if batch.failure is not None:
-                seed, message, trace = batch.failure
-                error = RelfitError(
-                    f"{experiment}: the trial with setting {batch.setting} and seed {seed} "
-                    f"failed: {message}; finished "
-                    "trials are kept; fix it and run the same command to resume"
-                )
-                error.add_note(trace)
-                raise error
+        done = wait(running, return_when=FIRST_COMPLETED).done
+        keep(done)
+        # Not before they are kept: an interrupt inside `keep` leaves them to `drain`.
+        running.difference_update(done)
+        for future in done:
+            future.result()
+
+    def drain() -> None:
+        """Cancel what has not started, wait for the rest and keep it."""
+        keep(wait([future for future in running if not future.cancel()]).done)
 
     try:
-        for text, seeds in missing.items():
-            start = 0
-            while start < len(seeds):
-                # Cut only now, so that later batches use the times of earlier ones.
-                size = _batch_size(seconds_per_trial.get(text))
-                running.add(
-                    pool.submit(_run_batch, function, text, seeds[start : start + size])
-                )
-                start += size
-                if len(running) >= window:
-                    collect_some()
+        for text, seed in missing:
+            running.add(pool.submit(_run_trial, experiment, function, text, seed))
+            if len(running) >= window:
+                collect_some()
         while running:
             collect_some()
     except KeyboardInterrupt:
@@ -273,7 +238,7 @@ def _drive(
             f"under way)",
             file=sys.stderr,
         )
-        _drain(running, keep)
+        drain()
         raise
     except BrokenExecutor as error:
         raise RelfitError(
@@ -282,46 +247,24 @@ def _drive(
             "run the same command to resume, with fewer workers"
         ) from error
     except Exception:
-        _drain(running, keep)
+        drain()
         raise
 
 
-def _batch_size(seconds_per_trial: float | None) -> int:
-    """One trial while their time is unknown, then as many as fill BATCH_SECONDS."""
-    if seconds_per_trial is None:
-        return 1
-    return max(1, min(MAX_BATCH, int(BATCH_SECONDS / max(seconds_per_trial, 1e-9))))
-
-
-def _drain(running: set[Future[_Batch]], keep: Callable[[_Batch], None]) -> None:
-    """Cancel what has not started, wait for the rest and keep it; the first error is the one
-    that counts.
-    """
-    for future in wait([future for future in running if not future.cancel()]).done:
-        if future.exception() is None:
-            keep(future.result())
-
-
-def _run_batch(function: Trial, setting: str, seeds: Sequence[int]) -> _Batch:
-    """Run the trials of one batch, in a worker; a failure ends it and is sent back with what
-    was finished.
-    """
-    finished: list[tuple[int, dict[str, Any]]] = []
-    start = time.perf_counter()
-    for seed in seeds:
-        try:
-            result = json.loads(canonical_json(function(json.loads(setting), seed)))
-        # Whatever a trial raises is reported with its setting and seed.
-        except Exception as error:  # noqa: BLE001
-            message = " ".join(f"{type(error).__name__}: {error}".split())
-            return _Batch(
-                setting,
-                finished,
-                time.perf_counter() - start,
-                (seed, message, traceback.format_exc()),
-            )
-        finished.append((seed, result))
-    return _Batch(setting, finished, time.perf_counter() - start)
+def _run_trial(experiment: str, function: Trial, setting: str, seed: int) -> _Finished:
+    """Run one trial, in a worker."""
+    try:
+        result = canonical_json(function(json.loads(setting), seed))
+    # Whatever a trial raises is reported with its setting and seed.
+    except Exception as error:
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        failure = RelfitError(
+            f"{experiment}: the trial with setting {setting} and seed {seed} failed: "
+            f"{message}; finished trials are kept; fix it and run the same command to resume"
+        )
+        failure.add_note(traceback.format_exc())
+        raise failure from error
+    return setting, seed, json.loads(result)
 
 
 @contextmanager
@@ -350,36 +293,42 @@ def _start_worker() -> None:
 
 
 @contextmanager
-def _reporting(
+def _advancing(
     progress: Progress | bool | None, experiment: str, done: int, total: int
 ) -> Iterator[Callable[[int], None]]:
     """A function to call with the number of trials that have been stored since its last
     call.
     """
-    lines = progress is None and not sys.stderr.isatty()
-    already = done
-    start = time.monotonic()
-    last = time.monotonic()
-    with progress_bars.reporting(
-        not lines if progress is None else progress, experiment
-    ) as bar:
-        if progress is None and bar is not None:
-            # What was stored before must not count as speed.
-            bar(done, total)
+    if progress is None:
+        progress = sys.stderr.isatty() or _lines(experiment, done)
+    with reporting(progress, experiment) as report:
+        show = report or (lambda *_: None)
+        # What was stored before must not count as speed.
+        show(done, total)
 
         def advance(count: int) -> None:
-            nonlocal done, last
+            nonlocal done
             done += count
-            if bar is not None:
-                bar(done, total)
-            now = time.monotonic()
-            if lines and (done == total or now - last >= LINE_SECONDS):
-                last = now
-                left = (now - start) * (total - done) / max(done - already, 1)
-                line = (
-                    f"{experiment}: {done}/{total} trials, {now - start:.0f} s so far, "
-                    f"about {left:.0f} s left"
-                )
-                print(line, file=sys.stderr, flush=True)
+            show(done, total)
 
         yield advance
+
+
+def _lines(experiment: str, already: int) -> Progress:
+    """Progress as a line every half a minute, where there is no terminal for a bar."""
+    start = time.monotonic()
+    last = start
+
+    def report(done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if done == total or now - last >= LINE_SECONDS:
+            last = now
+            left = (now - start) * (total - done) / max(done - already, 1)
+            line = (
+                f"{experiment}: {done}/{total} trials, {now - start:.0f} s so far, "
+                f"about {left:.0f} s left"
+            )
+            print(line, file=sys.stderr, flush=True)
+
+    return report

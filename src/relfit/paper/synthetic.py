@@ -9,7 +9,7 @@ positives, false positives and false discoveries of RelPSI and RelMulti.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,38 +18,62 @@ from matplotlib.figure import Figure
 from scipy.spatial.distance import cdist
 from scipy.stats import kstest
 
-from relfit import Gaussian, MultiScale, compare, compare_pair
-from relfit.paper import experiment, problems
-from relfit.paper.drawing import (
-    BLUE,
-    FAINT,
-    INK,
-    LOOKS,
-    RED,
-    add_legend,
-    draw_curve,
-    draw_level,
-    dress,
-    new_figure,
-)
+from relfit import Gaussian, MultiScale, compare_pair
+from relfit.paper import problems
 from relfit.paper.experiment import (
     ALPHA,
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    ORANGE,
+    PINK,
+    PLAIN,
+    RED,
+    SKY,
     Cell,
     Check,
     Decision,
     Experiment,
+    Look,
     Point,
     Results,
     Row,
     Setting,
+    Tests,
+    add_legend,
+    bounded,
     curve,
+    decided,
+    declared,
+    draw_curve,
+    draw_level,
+    dress,
+    from_setting,
+    grid,
+    levels_kept,
+    new_figure,
+    rate,
+    rates_table,
+    relmulti,
 )
 from relfit.paper.problems import Problem, draw
 from relfit.util.arrays import Array
 
-# A test: the discrepancy that it uses, and its options.
-Tests = Mapping[str, tuple[str, dict[str, Any]]]
-
+LOOKS = {
+    "RelPSI-MMD": Look(ORANGE, "o"),
+    "RelPSI-MMD linear": Look(ORANGE, "v", "--"),
+    "RelPSI-MMD multi-scale": Look(GREEN, "D"),
+    "RelPSI-MMD published bandwidth": Look(PINK, "P", ":"),
+    "RelMMD": Look(RED, "s", "-."),
+    "RelMulti 50%-MMD": Look(RED, "s", "--"),
+    "RelMulti 25%-MMD": Look(RED, "^", ":"),
+    "RelPSI-KSD": Look(BLUE, "o"),
+    "RelPSI-KSD linear": Look(BLUE, "v", "--"),
+    "RelKSD": Look(SKY, "s", "-."),
+    "RelMulti 50%-KSD": Look(SKY, "s", "--"),
+    "RelMulti 25%-KSD": Look(SKY, "^", ":"),
+}
 PAIR_TESTS: dict[str, dict[str, Any]] = {
     "RelPSI-{}": {"test": "relpsi"},
     "RelPSI-{} linear": {"test": "relpsi", "estimator": "linear"},
@@ -78,16 +102,19 @@ AUTHORS_AT_500 = dict(zip(SIX, (0.04, 0.05, 0.053, 0.04, 0.053, 0.027), strict=T
 BANDWIDTH_ROWS = 1000
 
 PANELS = {"a": (0.5, -0.5), "b": (2.5, 2.5), "c": (2.5, -2.5)}
-CALIBRATED = {"RelPSI-MMD": "mmd", "RelPSI-KSD": "ksd"}
+CALIBRATED: Tests = {
+    "RelPSI-MMD": ("mmd", {"test": "relpsi"}),
+    "RelPSI-KSD": ("ksd", {"test": "relpsi"}),
+}
 CALIBRATION_SIZE = 500
 # Five tests of uniformity at a level of 5% together.
 KS_LEVEL = 0.01
 SAME = ("duplicate of", "indistinguishable")
 
 OPTIONS = {"RelPSI": {"test": "relpsi"}} | {
-    f"RelMulti {k}%": experiment.relmulti(k / 100) for k in (50, 25)
+    f"RelMulti {k}%": relmulti(k / 100) for k in (50, 25)
 }
-MANY_TESTS = {
+MANY_TESTS: Tests = {
     f"{name}-{kind.upper()}": (kind, OPTIONS[name])
     for kind in ("mmd", "ksd")
     for name in OPTIONS
@@ -103,26 +130,39 @@ def rbm_pair(epsilon: float) -> Problem:
     return problems.rbm([epsilon, TURN])
 
 
+def _drawn(
+    make: Callable[..., Problem], setting: Setting, seed: int
+) -> tuple[Problem, Array, dict[str, dict[str, Any]]]:
+    """The problem of a setting, a draw of its reference, and its models for each
+    discrepancy.
+    """
+    problem = from_setting(make, setting)
+    reference, samples = draw(problem, setting["n"], seed)
+    return problem, reference, {"mmd": samples, "ksd": problem.densities()}
+
+
 def pair_trial(
     make: Callable[..., Problem], tests: Tests, setting: Setting, seed: int
 ) -> dict[str, Any]:
     """One draw of the problem that `make` returns, decided by each test."""
-    problem = experiment.from_setting(make, setting)
-    reference, samples = draw(problem, setting["n"], seed)
-    models: dict[str, Mapping[str, Any]] = {"mmd": samples, "ksd": problem.densities()}
+    _, reference, models = _drawn(make, setting, seed)
     # The published code's rule for MMD: σ² = ½(mean_i median‖x^i − r‖)², on at most 1000 rows.
     medians = [
         np.median(cdist(sample[:BANDWIDTH_ROWS], reference[:BANDWIDTH_ROWS]))
-        for sample in samples.values()
+        for sample in models["mmd"].values()
     ]
-    published: dict[str, Any] = {"kernel": Gaussian(float(np.mean(medians) / np.sqrt(2.0)))}
     decisions = []
     for name, (kind, options) in tests.items():
-        more = published if name == PUBLISHED else {}
-        first, second = models[kind].values()
-        more = {"estimator": experiment.PLAIN, **options, **more}
+        settings: dict[str, Any] = {"estimator": PLAIN, **options}
+        if name == PUBLISHED:
+            settings["kernel"] = Gaussian(float(np.mean(medians) / np.sqrt(2.0)))
         result = compare_pair(
-            reference, first, second, alpha=ALPHA, rng=seed, progress=False, **more
+            reference,
+            *models[kind].values(),
+            alpha=ALPHA,
+            rng=seed,
+            progress=False,
+            **settings,
         )
         verdict = {
             "pvalue": result.pvalue,
@@ -135,11 +175,10 @@ def pair_trial(
 
 def pair_table(tests: Tests, results: Results) -> list[Row]:
     """A row per setting: the rejection rate of every test."""
-    curves = {name: curve(results, name) for name in tests}
     return [
         {**cell.setting, "trials": len(cell.outcomes)}
-        | {name: points[k].pair for name, points in curves.items()}
-        for k, cell in enumerate(results)
+        | {test: rate(map(declared, cell.decisions(test))) for test in tests}
+        for cell in results
     ]
 
 
@@ -188,9 +227,7 @@ def pair_figure(title: str, label: str, tests: Tests, results: Results) -> Figur
 def mean_shift_checks(results: Results) -> list[Check]:
     """P1 and P2 are equally good: no test rejects too often."""
     claim = "{}: rejection ≤ .05 + 3 s.e. at every n"
-    return [
-        experiment.level_kept(claim.format(name), "n", curve(results, name)) for name in SIX
-    ]
+    return levels_kept(claim, "n", {name: curve(results, name) for name in SIX})
 
 
 def blobs_checks(results: Results) -> list[Check]:
@@ -206,7 +243,7 @@ def blobs_checks(results: Results) -> list[Check]:
         MULTISCALE: ("MMD power ≥ .8 at n = 500 with a sum of bandwidths", 0.8, 1.0),
     }
     return [
-        experiment.bounded(claim, "n", curve(cells, name), *ends)
+        bounded(claim, "n", curve(cells, name), *ends)
         for name, (claim, *ends) in bounds.items()
     ]
 
@@ -216,14 +253,10 @@ def rbm_checks(results: Results) -> list[Check]:
     curves = {name: curve(results, name) for name in SIX}
     below = {name: [p for p in points if p.x < TURN] for name, points in curves.items()}
     claim = "{}: rejection ≤ .05 + 3 s.e. for ε < .3"
-    checks = [
-        experiment.level_kept(claim.format(name), "ε", points)
-        for name, points in below.items()
-        if points
-    ]
+    checks = levels_kept(claim, "ε", below)
     ends = [p for p in curves["RelPSI-KSD"] if p.x == max(PAIR_EPSILONS)]
     if ends:
-        checks.append(experiment.bounded("RelPSI-KSD ≥ .9 at ε = 1", "ε", ends, 0.9))
+        checks.append(bounded("RelPSI-KSD ≥ .9 at ε = 1", "ε", ends, 0.9))
     pairs = [
         (k, m)
         for k, m in zip(curves["RelPSI-KSD"], curves["RelPSI-MMD"], strict=True)
@@ -256,17 +289,9 @@ def calibration_trial(setting: Setting, seed: int) -> dict[str, Any]:
     reference, samples = draw(
         problem, setting["n"], len(PANELS) * seed + list(PANELS).index(setting["panel"])
     )
-    models: dict[str, Any] = {"mmd": samples, "ksd": problem.densities()}
-    decisions = []
-    for test, kind in CALIBRATED.items():
-        result = compare(
-            reference, models[kind], test="relpsi", alpha=ALPHA, rng=seed, progress=False
-        )
-        k = 1 - result.best_index
-        decisions.append(
-            {**experiment.verdict(test, result, k), "status": list(result.status[k])}
-        )
-    return {"decisions": decisions}
+    models: dict[str, dict[str, Any]] = {"mmd": samples, "ksd": problem.densities()}
+    decisions = decided(reference, models, CALIBRATED, seed)
+    return {"decisions": [each for each in decisions if not each["selected"]]}
 
 
 def _calibrated(cell: Cell, test: str) -> tuple[Array, bool]:
@@ -290,7 +315,7 @@ def calibration_table(results: Results) -> list[Row]:
                 **cell.setting,
                 "test": test,
                 "trials": len(p),
-                "p ≤ .05": experiment.rate(p <= ALPHA),
+                "p ≤ .05": rate(p <= ALPHA),
             }
             ks = kstest(p, "uniform")
             distance, pvalue = ("–", "–") if same else (float(ks.statistic), float(ks.pvalue))
@@ -336,7 +361,7 @@ def calibration_checks(results: Results) -> list[Check]:
     for cell in results:
         mu1 = cell.setting["mu1"]
         mu2 = cell.setting["mu2"]
-        for test, kind in CALIBRATED.items():
+        for test, (kind, _) in CALIBRATED.items():
             where = f"{test}, μ = ({mu1:g}, {mu2:g})"
             p, same = _calibrated(cell, test)
             if kind == "ksd" and mu1 == mu2:
@@ -352,38 +377,27 @@ def calibration_checks(results: Results) -> list[Check]:
 
 def many_trial(make: Callable[..., Problem], setting: Setting, seed: int) -> dict[str, Any]:
     """One draw of the problem that `make` returns, its models compared by every test."""
-    problem = experiment.from_setting(make, setting)
-    reference, samples = draw(problem, setting["n"], seed)
-    models: dict[str, Any] = {"mmd": samples, "ksd": problem.densities()}
-    decisions = []
-    for test, (kind, options) in MANY_TESTS.items():
-        result = compare(
-            reference, models[kind], alpha=ALPHA, rng=seed, progress=False, **options
-        )
-        for k, model in enumerate(result.names):
-            more = {"truly_best": model in problem.best, "selected": model == result.best}
-            decisions.append(
-                {
-                    **experiment.verdict(test, result, k),
-                    **more,
-                    "status": list(result.status[k]),
-                }
-            )
-    return {"decisions": decisions}
+    problem, reference, models = _drawn(make, setting, seed)
+    decisions = decided(reference, models, MANY_TESTS, seed)
+    return {
+        "decisions": [
+            {**each, "truly_best": each["model"] in problem.best} for each in decisions
+        ]
+    }
 
 
 def false_positives(decisions: Sequence[Decision]) -> float:
     """The fraction of the truly best models that are declared worse."""
-    return float(
-        np.mean([decision["worse"] for decision in decisions if decision["truly_best"]])
-    )
+    return _declared_among(decisions, truly_best=True)
 
 
 def true_positives(decisions: Sequence[Decision]) -> float:
     """The fraction of the truly worse models that are declared worse."""
-    return float(
-        np.mean([decision["worse"] for decision in decisions if not decision["truly_best"]])
-    )
+    return _declared_among(decisions, truly_best=False)
+
+
+def _declared_among(decisions: Sequence[Decision], *, truly_best: bool) -> float:
+    return float(np.mean([d["worse"] for d in decisions if d["truly_best"] == truly_best]))
 
 
 def false_discoveries(decisions: Sequence[Decision]) -> float:
@@ -397,38 +411,28 @@ RATES = {"FPR": false_positives, "FDR": false_discoveries, "TPR": true_positives
 
 def _many_curves(results: Results) -> dict[str, dict[str, list[Point]]]:
     return {
-        rate: {test: curve(results, test, score) for test in MANY_TESTS}
-        for rate, score in RATES.items()
+        name: {test: curve(results, test, score) for test in MANY_TESTS}
+        for name, score in RATES.items()
     }
 
 
 def many_table(results: Results) -> list[Row]:
     """A row per setting and test."""
-    curves = _many_curves(results)
-    return [
-        {**cell.setting, "test": test, "trials": len(cell.outcomes)}
-        | {rate: curves[rate][test][k].pair for rate in RATES}
-        for k, cell in enumerate(results)
-        for test in MANY_TESTS
-    ]
+    return rates_table(results, MANY_TESTS, RATES)
 
 
 def many_figure(title: str, label: str, results: Results) -> Figure:
     """FDR, TPR and FPR side by side, as in the paper."""
     curves = _many_curves(results)
     drawn, axes = new_figure(3)
-    for ax, rate in zip(axes, ("FDR", "TPR", "FPR"), strict=True):
-        if rate != "TPR":
+    for ax, name in zip(axes, ("FDR", "TPR", "FPR"), strict=True):
+        highest = 1.03
+        if name != "TPR":
+            highest = 0.25
             draw_level(ax)
         for test in MANY_TESTS:
-            draw_curve(ax, test, LOOKS[test], curves[rate][test])
-        dress(
-            ax,
-            f"{title}: {rate}",
-            label,
-            f"Empirical {rate}",
-            (0.0, 1.03 if rate == "TPR" else 0.25),
-        )
+            draw_curve(ax, test, LOOKS[test], curves[name][test])
+        dress(ax, f"{title}: {name}", label, f"Empirical {name}", (0.0, highest))
     add_legend(drawn, axes[0], 4)
     return drawn
 
@@ -436,13 +440,9 @@ def many_figure(title: str, label: str, results: Results) -> Figure:
 def _rates_kept(axis: str, results: Results) -> list[Check]:
     """The error rates are controlled in every setting: FPR by all tests, FDR by RelMulti."""
     curves = _many_curves(results)
-    controlled = [("FPR", test) for test in MANY_TESTS]
-    controlled += [("FDR", test) for test in MANY_TESTS if test.startswith("RelMulti")]
-    claim = f"{{}}: {{}} ≤ .05 + 3 s.e. at every {axis}"
-    return [
-        experiment.level_kept(claim.format(test, rate), axis, curves[rate][test])
-        for rate, test in controlled
-    ]
+    checks = levels_kept(f"{{}}: FPR ≤ .05 + 3 s.e. at every {axis}", axis, curves["FPR"])
+    multi = {test: fdr for test, fdr in curves["FDR"].items() if test.startswith("RelMulti")}
+    return checks + levels_kept(f"{{}}: FDR ≤ .05 + 3 s.e. at every {axis}", axis, multi)
 
 
 def many_rbm_checks(results: Results) -> list[Check]:
@@ -478,7 +478,7 @@ FIGURE_1 = (
     Experiment(
         name="fig1-meanshift",
         title="Figure 1a: mean shift, d = 10, two equally good models",
-        settings=experiment.grid("n", PAIR_SIZES, QUICK_PAIR_SIZES),
+        settings=grid("n", PAIR_SIZES, QUICK_PAIR_SIZES),
         trials=(300, 20),
         trial=partial(pair_trial, problems.mean_shift_pair, SIX),
         table=mean_shift_table,
@@ -490,7 +490,7 @@ FIGURE_1 = (
     Experiment(
         name="fig1-blobs",
         title="Figure 1b: blobs, d = 2, P1 worse than P2 at a small scale",
-        settings=experiment.grid("n", PAIR_SIZES, QUICK_PAIR_SIZES),
+        settings=grid("n", PAIR_SIZES, QUICK_PAIR_SIZES),
         trials=(300, 10),
         trial=partial(pair_trial, problems.blobs, BLOBS_TESTS),
         table=partial(pair_table, BLOBS_TESTS),
@@ -500,7 +500,7 @@ FIGURE_1 = (
     Experiment(
         name="fig1-rbm",
         title="Figure 1c: Gaussian–Bernoulli RBM, d = 20, P1 moves away from R",
-        settings=experiment.grid("epsilon", PAIR_EPSILONS, QUICK_PAIR_EPSILONS, n=RBM_SIZE),
+        settings=grid("epsilon", PAIR_EPSILONS, QUICK_PAIR_EPSILONS, n=RBM_SIZE),
         trials=(300, 8),
         trial=partial(pair_trial, rbm_pair, SIX),
         table=partial(pair_table, SIX),
@@ -524,7 +524,7 @@ APPENDIX = (
     Experiment(
         name="meanshift-l10",
         title="Appendix: mean shift, ten models, nine of them tied",
-        settings=experiment.grid("n", MANY_SIZES, QUICK_MANY_SIZES),
+        settings=grid("n", MANY_SIZES, QUICK_MANY_SIZES),
         trials=(300, 10),
         trial=partial(many_trial, problems.mean_shift_l10),
         table=many_table,
@@ -534,7 +534,7 @@ APPENDIX = (
     Experiment(
         name="rbm-l7",
         title="Appendix: RBM, seven models, one moves past the best",
-        settings=experiment.grid("epsilon", MANY_EPSILONS, QUICK_MANY_EPSILONS, n=RBM_SIZE),
+        settings=grid("epsilon", MANY_EPSILONS, QUICK_MANY_EPSILONS, n=RBM_SIZE),
         trials=(300, 8),
         trial=partial(many_trial, problems.rbm_l7),
         table=many_table,

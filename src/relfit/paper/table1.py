@@ -20,30 +20,32 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from relfit import IMQ, Comparison, compare
-from relfit.paper import experiment
-from relfit.paper.data import (
-    GREY_LEVELS,
+from relfit import IMQ
+from relfit.paper.experiment import (
+    PLAIN,
+    Check,
     DataAbsent,
     DataOptions,
-    Log,
-    cache_folder,
-    digest,
-    digits,
-)
-from relfit.paper.drawing import draw_bars, new_figure
-from relfit.paper.experiment import (
-    ALPHA,
-    Cell,
-    Check,
     Decision,
     Experiment,
+    Log,
     Point,
-    Rate,
     Results,
     Row,
     Setting,
+    Tests,
+    beside,
+    cache_folder,
+    decided,
+    digest,
+    draw_bars,
+    from_setting,
+    grid,
+    levels_kept,
+    new_figure,
+    relmulti,
 )
+from relfit.paper.problems import GREY_LEVELS, digits
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.files import write_text_atomic
@@ -58,18 +60,21 @@ MODELS = {
 }
 GENERATED = "G .50/.50"
 TRULY_BEST = "R .51/.49"
-TESTS: dict[str, dict[str, Any]] = {
-    "RelPSI": {"test": "relpsi"},
-    "RelMulti": experiment.relmulti(0.5, "by"),
-    "RelMulti, BH": experiment.relmulti(0.5, "bh"),
-    "best set": {"test": "best-set", "estimator": experiment.PLAIN},
-    "carving": {"test": "carve"},
-}
-SHOWN = ("RelPSI", "RelMulti", "best set", "carving")
-FID = "FID"
 # The generated images and the truly best model alone: RelPSI without the other, nearly tied
 # ones.
 PAIRED = "RelPSI, two models"
+TESTS: Tests = {
+    "RelPSI": ("all", {"test": "relpsi"}),
+    "RelMulti": ("all", relmulti(0.5, "by")),
+    "RelMulti, BH": ("all", relmulti(0.5, "bh")),
+    "best set": ("all", {"test": "best-set", "estimator": PLAIN}),
+    "carving": ("all", {"test": "carve"}),
+    PAIRED: ("pair", {"test": "relpsi"}),
+}
+SHOWN = ("RelPSI", "RelMulti", "best set", "carving")
+FID = "FID"
+# The key of a decision for each rate of the tables: declared worse, and selected as best.
+KEYS = {"rej.": "worse", "sel.": "selected"}
 PAPER = {
     ("RelPSI", "rej."): (0.99, 0.39, 0.28, 0.02, 0.06),
     ("RelPSI", "sel."): (0.0, 0.02, 0.03, 0.52, 0.43),
@@ -129,20 +134,6 @@ def _moments(x: Array) -> tuple[Array, Array]:
     return x.mean(axis=0), np.atleast_2d(np.cov(x, rowvar=False))
 
 
-def verdicts(test: str, result: Comparison) -> list[Decision]:
-    """The decisions of one comparison: p-value, verdict, whether the model was selected, and
-    its discrepancy.
-    """
-    return [
-        {
-            **experiment.verdict(test, result, k),
-            "selected": model == result.best,
-            "value": float(result.discrepancy[k]),
-        }
-        for k, model in enumerate(result.names)
-    ]
-
-
 def unjudged(test: str, values: Mapping[str, float]) -> list[Decision]:
     """The decisions of a criterion that only selects: the model with the lowest value."""
     lowest = min(values, key=values.__getitem__)
@@ -157,32 +148,6 @@ def unjudged(test: str, values: Mapping[str, float]) -> list[Decision]:
         }
         for name, value in values.items()
     ]
-
-
-def mean_of(cell: Cell, test: str, model: str, key: str) -> Rate:
-    """The mean over trials of an entry of one model's decisions, with its standard error."""
-    of_model = (
-        d for decisions in cell.decisions(test) for d in decisions if d["model"] == model
-    )
-    return experiment.rate(float(decision[key]) for decision in of_model)
-
-
-def rejected(cell: Cell, test: str, model: str) -> Rate:
-    """How often the model is declared worse."""
-    return mean_of(cell, test, model, "worse")
-
-
-# The key of a decision for each rate of the tables: declared worse, and selected as best.
-KEYS = {"rej.": "worse", "sel.": "selected"}
-
-
-def beside(ours: Rate, papers: float) -> str:
-    """Our rate with its standard error, the paper's in brackets.
-
-    >>> beside((0.4, 0.049), 0.42)
-    '0.40 ± 0.05 (0.42)'
-    """
-    return f"{ours[0]:.2f} ± {ours[1]:.2f} ({papers:.2f})"
 
 
 @dataclass(frozen=True)
@@ -242,17 +207,9 @@ def trial(make: Callable[..., Source], setting: Setting, seed: int) -> dict[str,
     """One draw of n images for the reference and each model: the verdicts of every test, and
     FID.
     """
-    reference, samples = draw(experiment.from_setting(make, setting), setting["n"], seed)
+    reference, samples = draw(from_setting(make, setting), setting["n"], seed)
     pair = {name: samples[name] for name in (GENERATED, TRULY_BEST)}
-    runs = [(name, samples, options) for name, options in TESTS.items()] + [
-        (PAIRED, pair, {"test": "relpsi"})
-    ]
-    decisions: list[Decision] = []
-    for name, models, options in runs:
-        result = compare(
-            reference, models, kernel=IMQ(), alpha=ALPHA, rng=seed, progress=False, **options
-        )
-        decisions += verdicts(name, result)
+    decisions = decided(reference, {"all": samples, "pair": pair}, TESTS, seed, kernel=IMQ())
     return {"decisions": decisions + unjudged(FID, fids(reference, samples))}
 
 
@@ -263,31 +220,31 @@ def table(results: Results) -> list[Row]:
         for k, model in enumerate(MODELS):
             row: Row = {"n": cell.setting["n"], "model": model}
             for (test, kind), figures in PAPER.items():
-                row[f"{test} {kind} (paper)"] = beside(
-                    mean_of(cell, test, model, KEYS[kind]), figures[k]
-                )
-            row["mean FID (paper)"] = (
-                f"{mean_of(cell, FID, model, 'value')[0]:.3g} ({PAPER_FID[k]:.1f})"
-            )
-            others = ("RelMulti, BH", "best set", "carving")
-            rows.append(row | {f"{test} rej.": rejected(cell, test, model) for test in others})
+                ours = cell.mean(test, model, KEYS[kind])
+                row[f"{test} {kind} (paper)"] = beside(ours, figures[k])
+            fid, _ = cell.mean(FID, model, "value")
+            row["mean FID (paper)"] = f"{fid:.3g} ({PAPER_FID[k]:.1f})"
+            for test in ("RelMulti, BH", "best set", "carving"):
+                row[f"{test} rej."] = cell.mean(test, model)
+            rows.append(row)
     return rows
 
 
 def extras(results: Results) -> Mapping[str, list[Row]]:
     """What the nearly tied models cost RelPSI."""
-    tests = {"five": "RelPSI", "two": PAIRED}
-    rows: list[Row] = [
-        {"n": cell.setting["n"]}
-        | {
-            f"{models} models": rejected(cell, test, GENERATED)
-            for models, test in tests.items()
-        }
-        for cell in results
-    ]
-    return {
+    line = (
         f"How often RelPSI declares {GENERATED} worse, among five models and beside "
-        f"{TRULY_BEST} alone:": rows
+        f"{TRULY_BEST} alone:"
+    )
+    return {
+        line: [
+            {
+                "n": cell.setting["n"],
+                "five models": cell.mean("RelPSI", GENERATED),
+                "two models": cell.mean(PAIRED, GENERATED),
+            }
+            for cell in results
+        ]
     }
 
 
@@ -297,11 +254,13 @@ def figure(title: str, results: Results) -> Figure:
     """
     cell = results[-1]
     drawn, axes = new_figure(2, 4.6)
-    panels = {"rej.": SHOWN, "sel.": ("RelPSI", FID)}
-    labels = ("Declared worse (share of trials)", "Selected as best (share of trials)")
-    for ax, (kind, tests), label in zip(axes, panels.items(), labels, strict=True):
+    panels = (
+        ("rej.", SHOWN, "Declared worse (share of trials)"),
+        ("sel.", ("RelPSI", FID), "Selected as best (share of trials)"),
+    )
+    for ax, (kind, tests, label) in zip(axes, panels, strict=True):
         rates = {
-            test: [mean_of(cell, test, model, KEYS[kind]) for model in MODELS] for test in tests
+            test: [cell.mean(test, model, KEYS[kind]) for model in MODELS] for test in tests
         }
         papers = {test: PAPER[test, kind] for test in tests if (test, kind) in PAPER}
         panel_title = f"{title}, n = {cell.setting['n']}"
@@ -315,14 +274,12 @@ def figure(title: str, results: Results) -> Figure:
 
 def checks(results: Results) -> list[Check]:
     """The model nearest to the truth is seldom declared worse."""
-    checks = []
-    for test in SHOWN:
-        points = [
-            Point(cell.setting["n"], *rejected(cell, test, TRULY_BEST)) for cell in results
-        ]
-        claim = f"{test}: {TRULY_BEST}, the truly best, declared worse at most .05 + 3 s.e."
-        checks.append(experiment.level_kept(claim, "n", points))
-    return checks
+    claim = f"{{}}: {TRULY_BEST}, the truly best, declared worse at most .05 + 3 s.e."
+    curves = {
+        test: [Point(cell.x, *cell.mean(test, TRULY_BEST)) for cell in results]
+        for test in SHOWN
+    }
+    return levels_kept(claim, "n", curves)
 
 
 def digits_checks(results: Results) -> list[Check]:
@@ -331,7 +288,7 @@ def digits_checks(results: Results) -> list[Check]:
     """
     all_checks = checks(results)
     for test in SHOWN:
-        rates = [[rejected(cell, test, model)[0] for model in MODELS] for cell in results]
+        rates = [[cell.mean(test, model)[0] for model in MODELS] for cell in results]
         pairs = [(first, max(others)) for first, *others in rates]
         claim = f"{test}: the generated images declared worse more often than any other model"
         words = ", ".join(f"{a:.3f} and {b:.3f}" for a, b in pairs)
@@ -451,7 +408,7 @@ EXPERIMENTS = (
     Experiment(
         name=CELEBA_NAME,
         title="Table 1: mixtures of smiling and other faces (CelebA)",
-        settings=experiment.grid("n", (CELEBA_SIZE,), (QUICK_CELEBA_SIZE,)),
+        settings=grid("n", (CELEBA_SIZE,), (QUICK_CELEBA_SIZE,)),
         trials=(100, 4),
         trial=partial(trial, celeba_source),
         table=table,
@@ -464,7 +421,7 @@ EXPERIMENTS = (
     Experiment(
         name="table1-digits",
         title="Table 1 with digits: mixtures of two groups of images",
-        settings=experiment.grid("n", SIZES, QUICK_SIZES),
+        settings=grid("n", SIZES, QUICK_SIZES),
         trials=(100, 6),
         trial=partial(trial, digits_source),
         table=table,

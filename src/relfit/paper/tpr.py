@@ -18,7 +18,7 @@ normal, η_k = √n ē_k (`relpsi_at`, `relmulti_at`):
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from typing import Any
@@ -26,33 +26,39 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 from scipy.stats import norm
 
-from relfit import Gaussian, compare
-from relfit.paper import experiment
-from relfit.paper.drawing import (
+from relfit import Gaussian
+from relfit.paper.experiment import (
+    ALPHA,
     BLUE,
     GREEN,
     INK,
     ORANGE,
+    REACH,
     RED,
-    Look,
-    add_legend,
-    draw_points,
-    dress,
-    new_figure,
-)
-from relfit.paper.experiment import (
-    ALPHA,
     Cell,
     Check,
     Experiment,
+    Look,
     Point,
     Results,
     Row,
     Setting,
+    Tests,
+    add_legend,
     curve,
+    decided,
     declared,
+    dress,
+    from_setting,
+    grid,
+    new_figure,
+    rate,
+    rates_table,
+    relmulti,
 )
 from relfit.paper.problems import GaussianMixture, Problem, candidates, mixture_1d, rotation_2d
 from relfit.util.arrays import Array
@@ -70,7 +76,9 @@ SMALL = 0.005
 
 RELPSI = "RelPSI"
 SPLITS = {"RelMulti 25%": 0.25, "RelMulti 50%": 0.5, "RelMulti 75%": 0.75}
-TESTS = (RELPSI, *SPLITS)
+TESTS: Tests = {RELPSI: ("models", {"test": "relpsi"})} | {
+    name: ("models", relmulti(fraction)) for name, fraction in SPLITS.items()
+}
 LOOKS = dict(
     zip(
         TESTS,
@@ -122,19 +130,18 @@ def mmd_gap(problem: Problem, bandwidth: float) -> Gap:
 
     D_2 − D_1 = E k(x₂,x₂') − E k(x₁,x₁') − 2 E k(x₂,r) + 2 E k(x₁,r).
     """
-    groups = [nodes(mixture) for mixture in (problem.reference, *problem.models.values())]
-    kernels = [
-        [sign * _gaussian(x, y, bandwidth) for sign, (y, _) in zip(signs, groups, strict=True)]
-        for signs, (x, _) in zip(_SIGNS, groups, strict=True)
-    ]
-    return _gap(kernels, [w for _, w in groups])
+    samples = [nodes(mixture) for mixture in (problem.reference, *problem.models.values())]
+    x = np.concatenate([points for points, _ in samples])
+    sample = np.repeat(np.arange(len(samples)), [len(points) for points, _ in samples])
+    kernel = _SIGNS[np.ix_(sample, sample)] * _gaussian(cdist(x, x, "sqeuclidean"), bandwidth)
+    return _gap(kernel, np.concatenate([weights for _, weights in samples]), sample)
 
 
 def ksd_gap(problem: Problem, bandwidth: float) -> Gap:
     """The gap between the two models' KSD² under exp(−r²/(2σ²))."""
-    r, w = nodes(problem.reference)
-    lower, upper = (_stein(r, model.score(r), bandwidth) for model in problem.models.values())
-    return _gap([[upper - lower]], [w])
+    x, weights = nodes(problem.reference)
+    lower, upper = (_stein(x, model.score(x), bandwidth) for model in problem.models.values())
+    return _gap(upper - lower, weights, np.zeros(len(x), dtype=int))
 
 
 def nodes(mixture: GaussianMixture) -> tuple[Array, Array]:
@@ -151,34 +158,24 @@ def nodes(mixture: GaussianMixture) -> tuple[Array, Array]:
     )
 
 
-def _gap(kernels: Sequence[Sequence[Array]], weights: Sequence[Array]) -> Gap:
-    """The gap of a pair kernel given in blocks, one for two of the samples, with the weights
-    of their nodes.
+def _gap(kernel: Array, weights: Array, sample: NDArray[np.int_]) -> Gap:
+    """The gap of a pair kernel between the nodes, which have these weights and are those of
+    one or more samples.
     """
-    count = range(len(weights))
-    rows = [[kernels[i][j] @ weights[j] for j in count] for i in count]
-    columns = [[weights[i] @ kernels[i][j] for j in count] for i in count]
-    means = [[float(weights[i] @ rows[i][j]) for j in count] for i in count]
-    # √w scales the blocks so that sums over nodes are expectations.
-    roots = [np.sqrt(w) for w in weights]
-    centred = [
-        [
-            roots[i][:, None]
-            * (kernels[i][j] - rows[i][j][:, None] - columns[i][j] + means[i][j])
-            * roots[j]
-            for j in count
-        ]
-        for i in count
-    ]
-    projection = [roots[i] * (np.sum(rows[i], axis=0) - sum(means[i])) for i in count]
-    eigenvalues, vectors = np.linalg.eigh(np.block(centred))
-    return Gap(float(np.sum(means)), np.concatenate(projection) @ vectors, eigenvalues)
+    # The mean over the nodes of one sample, for each of them.
+    mean = weights[:, None] * (sample[:, None] == np.arange(sample[-1] + 1))
+    rows = kernel @ mean
+    means = mean.T @ rows
+    centred = kernel - rows[:, sample] - rows[:, sample].T + means[np.ix_(sample, sample)]
+    # √w scales so that sums over nodes are expectations.
+    roots = np.sqrt(weights)
+    projection = roots * (rows.sum(axis=1) - means.sum(axis=1)[sample])
+    eigenvalues, vectors = np.linalg.eigh(roots[:, None] * centred * roots)
+    return Gap(float(means.sum()), projection @ vectors, eigenvalues)
 
 
-def _gaussian(x: Array, y: Array, bandwidth: float) -> Array:
-    return np.asarray(
-        np.exp(-0.5 * ((x[:, None, :] - y[None, :, :]) ** 2).sum(axis=-1) / bandwidth**2)
-    )
+def _gaussian(squares: Array, bandwidth: float) -> Array:
+    return np.asarray(np.exp(-0.5 * squares / bandwidth**2))
 
 
 def _stein(x: Array, s: Array, bandwidth: float) -> Array:
@@ -188,11 +185,10 @@ def _stein(x: Array, s: Array, bandwidth: float) -> Array:
     b2 = bandwidth**2
     along = s @ x.T
     same = np.diag(along)
-    squares = ((x[:, None, :] - x[None, :, :]) ** 2).sum(axis=-1)
+    squares = cdist(x, x, "sqeuclidean")
     push = same[:, None] - along + same[None, :] - along.T
-    return np.asarray(
-        np.exp(-0.5 * squares / b2) * (s @ s.T + push / b2 + x.shape[1] / b2 - squares / b2**2)
-    )
+    inner = s @ s.T + push / b2 + x.shape[1] / b2 - squares / b2**2
+    return np.asarray(_gaussian(squares, bandwidth) * inner)
 
 
 def relpsi_limit(gap: Gap, n: float) -> float:
@@ -285,24 +281,11 @@ def trial(
     """One draw of the problem that `make` returns: MMD of samples, or KSD of the models'
     scores.
     """
-    reference, models = candidates(
-        experiment.from_setting(make, setting), measure, setting["n"], seed
-    )
-    options: dict[str, dict[str, Any]] = {RELPSI: {"test": "relpsi"}}
-    options |= {name: experiment.relmulti(fraction) for name, fraction in SPLITS.items()}
-    fixed: dict[str, Any] = {
-        "kernel": Gaussian(BANDWIDTH),
-        "alpha": ALPHA,
-        "rng": seed,
-        "progress": False,
-    }
-    decisions = []
-    for test, test_options in options.items():
-        result = compare(reference, models, **fixed, **test_options)
-        k = result.names.index("P2")
-        more = {"selected": result.best, "status": list(result.status[k])}
-        decisions.append({**experiment.verdict(test, result, k), **more})
-    return {"decisions": decisions}
+    problem = from_setting(make, setting)
+    reference, models = candidates(problem, measure, setting["n"], seed)
+    kernel = Gaussian(BANDWIDTH)
+    decisions = decided(reference, {"models": models}, TESTS, seed, kernel=kernel)
+    return {"decisions": [each for each in decisions if each["model"] == "P2"]}
 
 
 @cache
@@ -333,18 +316,10 @@ def theory(setting: Mapping[str, Any], test: str) -> dict[str, float]:
 
 def table(results: Results) -> list[Row]:
     """A row per setting and test: its rate, and beside it both figures from the population."""
-    curves = {test: curve(results, test) for test in TESTS}
     nothing = dict.fromkeys((AT_N, LIMIT), "–")
     return [
-        {
-            **cell.setting,
-            "test": test,
-            "trials": len(cell.outcomes),
-            "TPR": curves[test][k].pair,
-        }
-        | (theory(cell.setting, test) or nothing)
-        for k, cell in enumerate(results)
-        for test in TESTS
+        row | (theory(row, str(row["test"])) or nothing)
+        for row in rates_table(results, TESTS, {"TPR": declared})
     ]
 
 
@@ -352,17 +327,18 @@ def limit_table(axis: str, results: Results) -> dict[str, list[Row]]:
     """How far the rates are from the closed forms, which are for large n."""
     if not _checked(results):
         return {}
-    distances = {test: _distances(LIMIT, test, results) for test in TESTS}
-    sizes = [point.value / point.error for points in distances.values() for point in points]
     rows: list[Row] = []
-    for test, points in distances.items():
-        far = max(points, key=lambda point: point.value / point.error)
+    sizes: list[float] = []
+    for test in TESTS:
+        points = _distances(LIMIT, test, results)
+        sizes += map(_in_errors, points)
+        far = max(points, key=_in_errors)
         rows.append(
             {
                 "test": test,
                 axis: far.x,
                 "distance": far.value,
-                "s.e.": f"{far.value / far.error:.1f}",
+                "s.e.": f"{_in_errors(far):.1f}",
             }
         )
     beyond = (
@@ -384,49 +360,51 @@ def mixture_extras(results: Results) -> dict[str, list[Row]]:
         return {}
     n = cells[0].setting["n"]
     test = list(SPLITS)[-1]
-    steps = relmulti_steps(_gap_of(None), n, SPLITS[test])
-    (realised,) = curve(cells[:1], test)
-    rows: list[Row] = [{"counted in": words, "TPR": value} for words, value in steps.items()]
-    line = f"{test} at n = {n} from the population, one cause after the other:"
-    return {
-        line: [*rows, {"counted in": "found", "TPR": realised.pair}],
-        **limit_table("n", results),
+    found = {
+        **relmulti_steps(_gap_of(None), n, SPLITS[test]),
+        "found": rate(map(declared, cells[0].decisions(test))),
     }
+    rows: list[Row] = [{"counted in": words, "TPR": value} for words, value in found.items()]
+    line = f"{test} at n = {n} from the population, one cause after the other:"
+    return {line: rows, **limit_table("n", results)}
 
 
 def figure(title: str, label: str, picture: Callable[[Axes], None], results: Results) -> Figure:
     """Rates with their error bars, what the population says as lines; beside it the
     densities.
     """
-    drawn, axes = new_figure(2)
+    drawn, (ax, beside) = new_figure(2)
     for test, look in LOOKS.items():
-        name = (
-            test
-            if test == RELPSI
-            else f"RelMulti S:{100 * SPLITS[test]:.0f}% T:{100 - 100 * SPLITS[test]:.0f}%"
-        )
-        draw_points(axes[0], name, look, curve(results, test))
-        expected = [(cell.x, theory(cell.setting, test)) for cell in results]
-        x, rates = zip(*[(at, figures) for at, figures in expected if figures], strict=True)
-        axes[0].plot(
-            x, [figures[AT_N] for figures in rates], "-", color=look.colour, linewidth=1.2
-        )
-        axes[0].plot(
+        colour = look.colour
+        name = test
+        if test in SPLITS:
+            name = f"RelMulti S:{100 * SPLITS[test]:.0f}% T:{100 - 100 * SPLITS[test]:.0f}%"
+        x, y, error = np.array(curve(results, test), dtype=float).T
+        ax.errorbar(
             x,
-            [figures[LIMIT] for figures in rates],
-            "--",
-            color=look.colour,
-            linewidth=1.0,
-            alpha=0.7,
+            y,
+            REACH * error,
+            fmt=look.marker,
+            markersize=5,
+            color=colour,
+            elinewidth=1.0,
+            capsize=2,
+            label=name,
         )
-    axes[0].plot([], [], "-", color=INK, linewidth=1.2, label=AT_N)
-    axes[0].plot([], [], "--", color=INK, linewidth=1.0, label=LIMIT)
-    dress(axes[0], title, label, "Empirical TPR", (0.0, 1.03))
+        expected = {cell.x: theory(cell.setting, test) for cell in results}
+        known = {at: figures for at, figures in expected.items() if figures}
+        exact = [figures[AT_N] for figures in known.values()]
+        limit = [figures[LIMIT] for figures in known.values()]
+        ax.plot(list(known), exact, "-", color=colour, linewidth=1.2)
+        ax.plot(list(known), limit, "--", color=colour, linewidth=1.0, alpha=0.7)
+    ax.plot([], [], "-", color=INK, linewidth=1.2, label=AT_N)
+    ax.plot([], [], "--", color=INK, linewidth=1.0, label=LIMIT)
+    dress(ax, title, label, "Empirical TPR", (0.0, 1.03))
     if "angle" in results[0].setting:
-        axes[0].invert_xaxis()
-    picture(axes[1])
-    axes[1].legend(frameon=False)
-    add_legend(drawn, axes[0], 6)
+        ax.invert_xaxis()
+    picture(beside)
+    beside.legend(frameon=False)
+    add_legend(drawn, ax, 6)
     return drawn
 
 
@@ -464,35 +442,37 @@ def checks(axis: str, results: Results) -> list[Check]:
         return []
     checks = []
     for split in SPLITS:
-        pairs = [
-            zip(cell.decisions(RELPSI), cell.decisions(split), strict=True) for cell in cells
-        ]
         # The standard error is that of the difference, because both tests see the same draws.
-        differences = [
-            [declared(relpsi) - declared(other) for relpsi, other in trials] for trials in pairs
-        ]
         gains = [
-            Point(cell.x, *experiment.rate(values))
-            for cell, values in zip(cells, differences, strict=True)
+            Point(
+                cell.x,
+                *rate(
+                    declared(relpsi) - declared(other)
+                    for relpsi, other in zip(
+                        cell.decisions(RELPSI), cell.decisions(split), strict=True
+                    )
+                ),
+            )
+            for cell in cells
         ]
+        claim = f"RelPSI ≥ {split} − 2 s.e. for n ≥ {FROM_N}"
         ok = all(gain.value >= -2.0 * gain.error for gain in gains)
         smallest = min(gains, key=lambda gain: gain.value)
-        checks.append(
-            Check(
-                f"RelPSI ≥ {split} − 2 s.e. for n ≥ {FROM_N}",
-                ok,
-                f"smallest gain {smallest.at(axis)}",
-            )
-        )
+        checks.append(Check(claim, ok, f"smallest gain {smallest.at(axis)}"))
     for test in TESTS:
-        far = max(_distances(AT_N, test, results), key=lambda point: point.value / point.error)
+        far = max(_distances(AT_N, test, results), key=_in_errors)
         words = (
-            f"largest distance {far.value:.3f}, {far.value / far.error:.1f} s.e., at "
+            f"largest distance {far.value:.3f}, {_in_errors(far):.1f} s.e., at "
             f"{axis} = {far.x:g}"
         )
         claim = f"{test} within 3 s.e. of what n rows should show, n ≥ {FROM_N}"
         checks.append(Check(claim, far.value <= 3 * far.error, words))
     return checks
+
+
+def _in_errors(point: Point) -> float:
+    """The value in standard errors."""
+    return point.value / point.error
 
 
 def _checked(results: Results) -> list[Cell]:
@@ -521,7 +501,7 @@ EXPERIMENTS = (
     Experiment(
         name="tpr-mixture",
         title="Appendix: TPR on a mixture of Gaussians (MMD)",
-        settings=experiment.grid("n", SIZES, QUICK_SIZES),
+        settings=grid("n", SIZES, QUICK_SIZES),
         trials=(300, 20),
         trial=partial(trial, mixture_1d, "mmd"),
         table=table,
@@ -532,7 +512,7 @@ EXPERIMENTS = (
     Experiment(
         name="tpr-rotation",
         title="Appendix: TPR on turned Gaussians (KSD)",
-        settings=experiment.grid("angle", ANGLES, QUICK_ANGLES, n=ROTATION_SIZE),
+        settings=grid("angle", ANGLES, QUICK_ANGLES, n=ROTATION_SIZE),
         trials=(300, 20),
         trial=partial(trial, rotated, "ksd"),
         table=table,
