@@ -560,7 +560,7 @@ def _long(source: Any, roles: Mapping[str, str], labels: Any) -> Scores:
     )
 
 
-def _columns_of(source: Any) -> dict[str, Cells]:
+def _columns_of(source: Any) -> Mapping[str, Cells]:
     columns = keyed_columns("losses", source)
     if columns is None:
         raise InputError(
