@@ -309,7 +309,6 @@ def scores(
             "in a transposed table every column is an item; leave it out",
         )
         source = _transposed(source, models)
-    named = as_file(source) is not None or frame_names(source) is not None or bool(roles)
     if "model" in roles or "score" in roles:
         _refuse_given(
             {"names": names},
@@ -317,12 +316,10 @@ def scores(
         )
         _refuse_given(wide_only, "belongs to tables with a column for each model; leave it out")
         read = _long(source, roles, labels)
-    elif roles or columns is not None or drop is not None:
+    else:
         read = _wide(
             source, roles, names, labels, parse_columns(columns), parse_columns(drop) or ()
         )
-    else:
-        read = _matrix_scores(source, names, labels)
     count = len(read.values)
     read = replace(
         read,
@@ -333,7 +330,7 @@ def scores(
     if weights is not None and read.strata is None:
         raise InputError("weights: belongs to strata=, whose parts it weighs; leave it out")
     read = _without_row_numbers(read)
-    if named and columns is None and read.metric is None:
+    if (roles or _is_named(source)) and columns is None and read.metric is None:
         read = _with_scale_notes(read)
     return _with_direction(read, higher_is_better)
 
@@ -376,32 +373,23 @@ def _refuse_folder(source: Any) -> None:
 # ── the forms ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _matrix_scores(source: Any, names: Sequence[str] | None, labels: Any) -> Scores:
-    """A matrix, or a table with a column for each model and no others."""
-    values, found, keys = _matrix("losses", source)
-    people = None
-    if labels is not None:
-        people, _, their_keys = _matrix("labels", labels)
-        if keys is not None and their_keys is not None:
-            people = _in_order(people, their_keys, keys)
-    return _checked(found if names is None else names, values, keys, labels=people)
+def _is_named(source: Any) -> bool:
+    return as_file(source) is not None or frame_names(source) is not None
 
 
 def _matrix(
-    argument: str, value: Any
+    argument: str, value: Any, keys: NDArray[Any] | None = None
 ) -> tuple[Array, tuple[str, ...] | None, NDArray[Any] | None]:
     """The numbers (n, l) with NaN where one is missing, the models' names, and the items'
-    keys if there are some.
+    keys if there are some: `keys` in their order, or those of the first model.
     """
     _refuse_no_scores(argument, value)
     if isinstance(value, Mapping):
         for name, column in value.items():
             _refuse_no_scores(f"{argument}[{name!r}]", column)
-        keyed = {name: _keyed(column) for name, column in value.items()}
-        if value and all(column is not None for column in keyed.values()):
-            return _joined(
-                argument, {name: column for name, column in keyed.items() if column is not None}
-            )
+        keyed = {name: column for name, column in value.items() if _has_keys(column)}
+        if 0 < len(keyed) == len(value):
+            return _of_keys(argument, keyed, keys)
         columns = {
             name: as_rows(f"{argument}[{name!r}]", column, missing=True)
             for name, column in value.items()
@@ -413,26 +401,18 @@ def _matrix(
             )
         wide = next((name for name, column in columns.items() if column.shape[1] > 1), None)
         if wide is not None:
-            shape = columns[wide].shape
             raise InputError(
                 f"{argument}[{wide!r}]: expected one number for each item, got "
-                f"an array of shape {shape}"
+                f"an array of shape {columns[wide].shape}"
             )
         rows = np.hstack(list(columns.values())) if columns else as_rows(argument, [])
         return rows, tuple(columns), None
-    named = (
-        keyed_columns(argument, value)
-        if as_file(value) is not None or frame_names(value) is not None
-        else None
-    )
-    if named is not None:
-        where = argument if as_file(value) is None else value
-        return (
-            _numbers(where, named, f"name a key of the items as item=, and {_LEAVE_OUT}"),
-            tuple(named),
-            None,
-        )
-    return as_rows(argument, value, missing=True), None, None
+    named = keyed_columns(argument, value) if _is_named(value) else None
+    if named is None:
+        return as_rows(argument, value, missing=True), None, None
+    where = argument if as_file(value) is None else value
+    advice = f"name a key of the items as item=, and {_LEAVE_OUT}"
+    return _numbers(where, named, advice), tuple(named), None
 
 
 def _refuse_no_scores(argument: str, value: Any) -> None:
@@ -453,41 +433,28 @@ def _refuse_no_scores(argument: str, value: Any) -> None:
         )
 
 
-def _keyed(column: Any) -> dict[Any, Any] | None:
-    """A mapping or a pandas Series, which give every score its item's key; None for anything
-    else.
-    """
-    if isinstance(column, Mapping):
-        return dict(column)
-    return (
-        dict(column.items())
-        if is_instance(column, "pandas", "Series") and column.index.is_unique
-        else None
+def _has_keys(column: Any) -> bool:
+    """True for a mapping or a pandas Series, which give every score its item's key."""
+    return isinstance(column, Mapping) or (
+        is_instance(column, "pandas", "Series") and column.index.is_unique
     )
 
 
-def _joined(
-    argument: str, keyed: Mapping[str, Mapping[Any, Any]]
+def _of_keys(
+    argument: str, keyed: Mapping[str, Any], keys: NDArray[Any] | None
 ) -> tuple[Array, tuple[str, ...], NDArray[Any]]:
-    """The columns matched by key, in the order of the first model's keys."""
-    keys = list(dict.fromkeys(key for column in keyed.values() for key in column))
-    rows = [[column.get(key) for column in keyed.values()] for key in keys]
-    columns = (
-        keyed_columns(argument, dict(zip(keyed, zip(*rows, strict=True), strict=True))) or {}
-    )
-    labels = np.empty(len(keys), dtype=object)
-    labels[:] = keys
-    return _numbers(argument, columns, "give a number for every item"), tuple(columns), labels
-
-
-def _in_order(rows: Array, keys: NDArray[Any], wanted: NDArray[Any]) -> Array:
-    """The rows of these keys in the wanted order; NaN for a key that is not there."""
-    place = {key: k for k, key in enumerate(keys)}
-    taken = np.full((len(wanted), rows.shape[1]), np.nan)
-    for k, key in enumerate(wanted):
-        if key in place:
-            taken[k] = rows[place[key]]
-    return taken
+    """The columns matched by key."""
+    of_models = [dict(column.items()) for column in keyed.values()]
+    if keys is None:
+        found = list(dict.fromkeys(key for column in of_models for key in column))
+        keys = np.empty(len(found), dtype=object)
+        keys[:] = found
+    columns = {
+        name: [column.get(key) for key in keys]
+        for name, column in zip(keyed, of_models, strict=True)
+    }
+    cells = keyed_columns(argument, columns) or {}
+    return _numbers(argument, cells, "give a number for every item"), tuple(cells), keys
 
 
 def _wide(
@@ -498,40 +465,41 @@ def _wide(
     kept: Sequence[Any] | None,
     dropped: Sequence[Any],
 ) -> Scores:
-    """A table with a column for each model, and others that name the item, its stratum or
-    its group or are dropped.
+    """A matrix, or a table with a column for each model, and others that name the item, its
+    stratum or its group or are dropped.
     """
-    columns = _columns_of(source)
-    aside = {role: _take(role, columns, column) for role, column in roles.items()}
-    for name in dropped:
-        _take("drop", columns, name)
-    rest = {
-        name: column
-        for name, column in columns.items()
-        if name not in (*roles.values(), *dropped)
-    }
-    if kept is not None:
-        rest = {name: _take("columns", rest, name) for name in kept}
-    if not rest:
-        raise InputError(
-            "losses: expected a column for each model, got none besides those of the items"
-        )
-    values = _numbers("losses", rest, _LEAVE_OUT)
-    names = tuple(rest) if names is None else names
-    people = None if labels is None else _matrix("labels", labels)[0]
-    if "item" not in aside:
-        labelled = {role: _labels(role, cells) for role, cells in aside.items()}
-        return _checked(
-            names, values, None, labelled.get("stratum"), labelled.get("group"), people
-        )
+    aside: dict[str, Cells] = {}
+    if roles or kept is not None or dropped:
+        columns = _columns_of(source)
+        aside = {role: _take(role, columns, column) for role, column in roles.items()}
+        for name in dropped:
+            _take("drop", columns, name)
+        others = {*roles.values(), *dropped}
+        rest = {name: column for name, column in columns.items() if name not in others}
+        if kept is not None:
+            rest = {name: _take("columns", rest, name) for name in kept}
+        if not rest:
+            raise InputError(
+                "losses: expected a column for each model, got none besides those of the items"
+            )
+        values = _numbers("losses", rest, _LEAVE_OUT)
+        found: tuple[str, ...] | None = tuple(rest)
+        keys = None
+    else:
+        values, found, keys = _matrix("losses", source)
+    people = None if labels is None else _matrix("labels", labels, keys)[0]
     if people is not None and people.shape != values.shape:
         raise InputError(
-            f"labels: expected shape {values.shape} like losses, got {people.shape}"
+            f"labels: expected shape {values.shape} like losses, NaN where there is none, got "
+            f"{people.shape}"
         )
-    models = np.tile(np.arange(values.shape[1]), len(values))
-    return _found_items(aside).scores(
-        names, models, values.ravel(), None if people is None else people.ravel()
-    )
+    names = found if names is None else names
+    if "item" in aside:
+        models = np.tile(np.arange(values.shape[1]), len(values))
+        each = None if people is None else people.ravel()
+        return _by_item(aside, names or (), models, values.ravel(), each)
+    labelled = {role: _labels(role, cells) for role, cells in aside.items()}
+    return _checked(names, values, keys, labelled.get("stratum"), labelled.get("group"), people)
 
 
 def _long(source: Any, roles: Mapping[str, str], labels: Any) -> Scores:
@@ -543,21 +511,19 @@ def _long(source: Any, roles: Mapping[str, str], labels: Any) -> Scores:
                 f"item=, model= and score="
             )
     columns = _columns_of(source)
-    aside = {role: _take(role, columns, column) for role, column in roles.items()}
-    values = _numbers(
-        "score", {roles["score"]: aside.pop("score")}, "convert it to numbers"
-    ).ravel()
-    people = None
     if labels is not None:
-        people = _numbers(
-            "labels", {labels: _take("labels", columns, labels)}, "convert it to numbers"
-        ).ravel()
+        roles = {**roles, "labels": labels}
+    aside = {role: _take(role, columns, column) for role, column in roles.items()}
+    numbers = {
+        role: _numbers(role, {roles[role]: aside.pop(role)}, "convert it to numbers").ravel()
+        for role in ("score", "labels")
+        if role in aside
+    }
     texts = [as_text(cell) for cell in _labels("model", aside.pop("model")).tolist()]
     place = {name: k for k, name in enumerate(dict.fromkeys(texts))}
-    at = np.array([place[text] for text in texts])
-    return replace(
-        _found_items(aside).scores(tuple(place), at, values, people), metric=roles["score"]
-    )
+    models = np.array([place[text] for text in texts])
+    read = _by_item(aside, tuple(place), models, numbers["score"], numbers.get("labels"))
+    return replace(read, metric=roles["score"])
 
 
 def _columns_of(source: Any) -> Mapping[str, Cells]:
@@ -572,57 +538,22 @@ def _columns_of(source: Any) -> Mapping[str, Cells]:
     return columns
 
 
-@dataclass(frozen=True)
-class _Items:
-    """Which item each row of a table belongs to: its place among the sorted keys, and the
-    first row of each item.
+def _by_item(
+    aside: Mapping[str, Cells],
+    names: Sequence[str],
+    models: Rows,
+    values: Array,
+    people: Array | None,
+) -> Scores:
+    """The mean score of each item and model, with a note if there are several.
+
+    Items are known by their stratum and their key, the columns `aside` of a table. `values`
+    are one or several for each row of it; `models` says which model each of them is of.
     """
-
-    code: Rows
-    first: Rows
-    items: NDArray[Any]
-    strata: NDArray[Any] | None
-    groups: NDArray[Any] | None
-
-    def scores(
-        self, names: Sequence[str], models: Rows, values: Array, labels: Array | None
-    ) -> Scores:
-        """The means of the values of each item and model, with a note if there are several.
-
-        The values are one or several for each row of the table; `models` says which model
-        each of them is of.
-        """
-        means, counts = self._means(len(names), models, values)
-        people = None if labels is None else self._means(len(names), models, labels)[0]
-        most = int(counts.max(initial=0.0))
-        notes: tuple[str, ...] = ()
-        if most > 1:
-            several = (
-                f"{int((counts > 1.0).any(axis=1).sum())} of {len(counts)} items have "
-                f"up to {most} scores"
-            )
-            notes = (f"{several} of one model; an item's score is their mean",)
-        checked = _checked(names, means, self.items, self.strata, self.groups, people)
-        return replace(checked, order=self.first, repeats=most, notes=notes)
-
-    def _means(self, count: int, models: Rows, values: Array) -> tuple[Array, Array]:
-        """(items, count) means of the values, NaN where there are none, and their numbers."""
-        code = np.repeat(self.code, len(values) // len(self.code))
-        there = ~np.isnan(values)
-        cell = (code * count + models)[there]
-        size = len(self.first) * count
-        counts = np.bincount(cell, minlength=size).astype(float)
-        totals = np.bincount(cell, weights=values[there], minlength=size)
-        means = np.divide(totals, counts, out=np.full(size, np.nan), where=counts > 0.0)
-        return means.reshape(-1, count), counts.reshape(-1, count)
-
-
-def _found_items(aside: Mapping[str, Cells]) -> _Items:
-    """The items of a table's rows, which their stratum and their key name."""
     labels = {role: _labels(role, cells) for role, cells in aside.items()}
-    keys, code = _codes(aside["item"])
+    count, code = _codes(aside["item"])
     if "stratum" in aside:
-        code = _codes(aside["stratum"])[1] * keys + code
+        code = _codes(aside["stratum"])[1] * count + code
     _, first, code = np.unique(code, return_index=True, return_inverse=True)
     code = code.ravel()
     if "group" in aside:
@@ -631,8 +562,37 @@ def _found_items(aside: Mapping[str, Cells]) -> _Items:
         if other.any():
             key = as_text(labels["item"][int(np.argmax(other))])
             raise InputError(f"group: expected one group for each item, got two for item {key}")
+    place = np.repeat(code, len(values) // len(code)) * len(names) + models
+    shape = (len(first), len(names))
+    means, counts = _means(place, values, shape)
+    most = int(counts.max(initial=0.0))
+    notes: tuple[str, ...] = ()
+    if most > 1:
+        several = int((counts > 1.0).any(axis=1).sum())
+        notes = (
+            f"{several} of {len(first)} items have up to {most} scores of one model; an item's "
+            f"score is their mean",
+        )
     at_first = {role: column[first] for role, column in labels.items()}
-    return _Items(code, first, at_first["item"], at_first.get("stratum"), at_first.get("group"))
+    checked = _checked(
+        names,
+        means,
+        at_first["item"],
+        at_first.get("stratum"),
+        at_first.get("group"),
+        None if people is None else _means(place, people, shape)[0],
+    )
+    return replace(checked, order=first, repeats=most, notes=notes)
+
+
+def _means(place: Rows, values: Array, shape: tuple[int, int]) -> tuple[Array, Array]:
+    """The means of the values with each place, NaN where there are none, and their numbers."""
+    size = shape[0] * shape[1]
+    there = ~np.isnan(values)
+    counts = np.bincount(place[there], minlength=size).astype(float)
+    totals = np.bincount(place[there], weights=values[there], minlength=size)
+    means = np.divide(totals, counts, out=np.full(size, np.nan), where=counts > 0.0)
+    return means.reshape(shape), counts.reshape(shape)
 
 
 def _codes(cells: Cells) -> tuple[int, Rows]:
@@ -748,11 +708,6 @@ def _checked(
     if not all(map(is_text, names)) or len(set(names)) < len(names):
         raise InputError(
             f"names: expected different texts, got {listed(list(names), quote=repr)}"
-        )
-    if labels is not None and labels.shape != values.shape:
-        raise InputError(
-            f"labels: expected shape {values.shape} like losses, NaN where there is none, got "
-            f"{labels.shape}"
         )
     strata = None if strata is None else group_labels("stratum", strata, n)
     groups = None if groups is None else group_labels("group", groups, n)
