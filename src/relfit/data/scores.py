@@ -27,7 +27,7 @@ from relfit.data.files.base import parse_columns, refuse_not_numeric
 from relfit.data.files.text import ROW_NUMBERS
 from relfit.data.metrics import direction_needed, known_direction, told_direction
 from relfit.data.posteriors import is_inference_data
-from relfit.data.tables import Cells, frame_names, keyed_columns, labels_of
+from relfit.data.tables import Cells, frame_names, is_key, keyed_columns, labels_of
 from relfit.util.arrays import Array, Mask, Rows, extremes
 from relfit.util.checks import check_number, check_whole
 from relfit.util.errors import InputError, way
@@ -564,7 +564,7 @@ def _by_item(
             raise InputError(f"group: expected one group for each item, got two for item {key}")
     place = np.repeat(code, len(values) // len(code)) * len(names) + models
     shape = (len(first), len(names))
-    means, counts = _means(place, values, shape)
+    means, counts = mean_scores(place, values, shape)
     most = int(counts.max(initial=0.0))
     notes: tuple[str, ...] = ()
     if most > 1:
@@ -580,12 +580,12 @@ def _by_item(
         at_first["item"],
         at_first.get("stratum"),
         at_first.get("group"),
-        None if people is None else _means(place, people, shape)[0],
+        None if people is None else mean_scores(place, people, shape)[0],
     )
     return replace(checked, order=first, repeats=most, notes=notes)
 
 
-def _means(place: Rows, values: Array, shape: tuple[int, int]) -> tuple[Array, Array]:
+def mean_scores(place: Rows, values: Array, shape: tuple[int, int]) -> tuple[Array, Array]:
     """The means of the values with each place, NaN where there are none, and their numbers."""
     size = shape[0] * shape[1]
     there = ~np.isnan(values)
@@ -870,7 +870,7 @@ def _without_row_numbers(table: Scores) -> Scores:
     note.
     """
     columns = zip(table.names, table.values.T, strict=True)
-    numbers = [name for name, column in columns if name in ROW_NUMBERS and _is_key(column)]
+    numbers = [name for name, column in columns if name in ROW_NUMBERS and is_key(column)]
     if not numbers:
         return table
     kept = [j for j, name in enumerate(table.names) if name not in numbers]
@@ -883,11 +883,6 @@ def _without_row_numbers(table: Scores) -> Scores:
     )
 
 
-def _is_key(column: Array) -> bool:
-    """True for whole numbers that never repeat."""
-    return len(np.unique(column)) == len(column) and bool((column == np.rint(column)).all())
-
-
 def _refuse_keys(table: Scores) -> None:
     """Refuse a column that numbers the items: it grows by 1 from row to row, or is called so
     and never repeats.
@@ -897,7 +892,7 @@ def _refuse_keys(table: Scores) -> None:
     for name, column in zip(table.names, table.values.T, strict=True):
         counts = bool((np.diff(column) == 1.0).all())
         called = _KEY.search(name) is not None
-        if counts or (called and _is_key(column)):
+        if counts or (called and is_key(column)):
             first = ", ".join(f"{value:g}" for value in column[:3])
             raise InputError(
                 f"losses: expected a model's losses in every column, got {first}, … in "

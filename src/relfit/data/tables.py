@@ -239,6 +239,11 @@ def labels_of(cells: Cells) -> NDArray[Any]:
     return np.asarray(np.array([*text.levels, None], dtype=object)[text.values])
 
 
+def is_key(values: Array) -> bool:
+    """True for whole numbers that never repeat."""
+    return len(np.unique(values)) == len(values) and bool((values == np.rint(values)).all())
+
+
 def read_labels(source: str | os.PathLike[str]) -> NDArray[Any]:
     """The labels in a file that holds nothing else: one column, with or without a name above
     it.

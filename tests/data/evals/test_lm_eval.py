@@ -11,7 +11,7 @@ from refusals import refused
 from scored import by_model
 
 import relfit
-from relfit.data.evals import lm_eval, read_evals
+from relfit.data.evals import formats, read_evals
 from relfit.data.files import json as json_files
 
 LOGS = Path(__file__).parent / "fixtures" / "lm_eval"
@@ -322,7 +322,7 @@ def test_results_of_another_kind_are_not_used(logs, contents):
 def test_the_results_file_of_a_run_is_read_once(logs, monkeypatch):
     """N12: each log of a run with many tasks read it again, so that the time grew with the square of the tasks."""
     read = []
-    monkeypatch.setattr(lm_eval, "read_json", lambda path: read.append(path) or json_files.read_json(path))
+    monkeypatch.setattr(formats, "read_json", lambda path: read.append(path) or json_files.read_json(path))
     read_evals(logs)
     assert len(read) == 3
     assert len(set(read)) == 3
