@@ -8,7 +8,7 @@ from refusals import refused
 
 import relfit
 from relfit.cli import main
-from relfit.data.presets import PRESETS, apply_preset
+from relfit.data.presets import PRESETS
 
 
 @pytest.fixture
@@ -32,8 +32,7 @@ def _kid_by_loops(x, y):
 
 
 def _estimated(preset, x, y):
-    reference, models, kernel = apply_preset(preset, x, {"model": y})
-    return float(relfit.estimate(reference, models, kernel=kernel, rng=0).values[0])
+    return float(relfit.estimate(x, {"model": y}, preset=preset, rng=0).values[0])
 
 
 def test_kid_is_its_definition(features):
@@ -59,8 +58,8 @@ def test_cmmd_as_published_comes_from_the_estimate(features):
     """V = (1 − 1/n) U + (2/n)(1 − mean k(x,y)) for n rows on each side, because k(x,x) = 1."""
     x, y = features
     n = len(x)
-    rows, (prepared,), kernel = apply_preset("cmmd", x, [y])
-    cross = kernel.phi(np.square(rows[:, None] - prepared[None]).sum(axis=2)).mean()
+    rows, prepared = (PRESETS["cmmd"].prepare("rows", side) for side in (x, y))
+    cross = PRESETS["cmmd"].kernel.phi(np.square(rows[:, None] - prepared[None]).sum(axis=2)).mean()
     found = 1000.0 * ((1.0 - 1.0 / n) * _estimated("cmmd", x, y) + 2.0 / n * (1.0 - cross))
     assert found == pytest.approx(_published_cmmd(x, y), rel=1e-8)
 
@@ -90,15 +89,19 @@ def test_kid_as_published_on_request(features):
     refused(lambda: relfit.published("fid", x, [y]), "preset", "FID is not offered")
 
 
-def test_refusals():
-    good = np.ones((3, 2))
-    refused(lambda: apply_preset("is", good, [good]), "preset", "kid, cmmd", "'is'")
-    refused(lambda: apply_preset("fid", good, [good]), "preset", "FID is not offered", 'preset="kid"')
-    refused(lambda: apply_preset("cmmd", good, {"a": [[1.0, 0.0], [0.0, 0.0]]}), "model 'a'", "row 1")
-    refused(lambda: apply_preset("cmmd", good, [good, np.zeros((3, 2))]), "model 'm2'", "3 of 3 rows")
-    refused(lambda: apply_preset("kid", good, {"a": np.full((3, 2), np.nan)}), "model 'a'", "finite")
-    density = relfit.Density(score=lambda x: -x, dim=2)
-    refused(lambda: apply_preset("kid", good, {"a": density}), "model 'a'", "Density")
+@pytest.mark.parametrize(
+    ("preset", "model", "words"),
+    [
+        ("is", np.eye(3, 2), ["preset", "kid, cmmd", "'is'"]),
+        ("fid", np.eye(3, 2), ["preset", "FID is not offered", 'preset="kid"']),
+        ("cmmd", [[1.0, 0.0], [0.0, 0.0]], ["model 'a'", "row 1"]),
+        ("cmmd", np.zeros((3, 2)), ["model 'a'", "3 of 3 rows"]),
+        ("kid", np.full((3, 2), np.nan), ["model 'a'", "finite"]),
+        ("kid", relfit.Density(score=lambda x: -x, dim=2), ["compares features of samples, got densities"]),
+    ],
+)
+def test_refusals(preset, model, words):
+    refused(lambda: relfit.published(preset, np.arange(6.0).reshape(3, 2), {"a": model}), *words)
 
 
 @pytest.fixture
