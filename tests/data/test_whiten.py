@@ -10,8 +10,7 @@ from slopes import slopes
 
 import relfit
 from relfit.data.adapters import adapt
-from relfit.data.encode import Column, Encoding
-from relfit.data.whiten import density_encoding, encoded_density, spread
+from relfit.data.encode import Column, Encoding, density_encoding, encoded_density, spread
 
 ROOT = ((1.0, 0.0), (-0.8, 0.6))
 ENCODING = Encoding("whiten", (Column("a", scale=100.0), Column("b", scale=0.5)), root=ROOT)
