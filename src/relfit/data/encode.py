@@ -608,19 +608,15 @@ def _some_columns(rows: Any, step: int) -> Iterator[Array]:
 
     Those of a mapped file are copied to a temporary file first, so that the rows are read once.
     """
-    count = -(-len(rows) // step)
-    width = rows.shape[1]
+    some_rows = rows[::step]
+    count, width = some_rows.shape
     fewer = max(1, _MEDIAN_NUMBERS // count)
-    if fewer >= width:
-        yield rows[::step]
-    elif not is_mapped(rows):
+    with temporary_folder() as folder:
+        columns = some_rows.T
+        if is_mapped(rows) and fewer < width:
+            columns = transposed(some_rows, folder)
         for some in cuts(width, fewer):
-            yield rows[::step, some]
-    else:
-        with temporary_folder() as folder:
-            columns = transposed(rows[::step], folder)
-            for some in cuts(width, fewer):
-                yield columns[some].T
+            yield columns[some].T
 
 
 def _over(

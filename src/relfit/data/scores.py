@@ -50,9 +50,12 @@ _LEAVE_OUT = (
 # must fit into float64.
 LARGEST_SCORE = 2.0**200
 _MOST_NAMES = 8
+_BY_ITEM = ("values", "items", "strata", "groups", "labels", "prompts", "order")
 _TRUTH = {"true": 1.0, "false": 0.0}
 _KEY = re.compile(r"(^|[_ ])(id|ids|idx|index|uid|uuid|key|item|no|number)$", re.IGNORECASE)
 
+# (n,) keys, or labels of strata or groups.
+Labels = NDArray[Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -85,12 +88,12 @@ class Scores:
 
     names: tuple[str, ...]
     values: Array
-    items: NDArray[Any] | None = None
-    strata: NDArray[Any] | None = None
-    groups: NDArray[Any] | None = None
+    items: Labels | None = None
+    strata: Labels | None = None
+    groups: Labels | None = None
     weights: Mapping[Any, float] | None = None
     labels: Array | None = None
-    prompts: NDArray[Any] | None = None
+    prompts: Labels | None = None
     order: Rows | None = None
     repeats: int = 1
     part: tuple[str, str] = ("stratum", "strata")
@@ -113,12 +116,8 @@ class Scores:
 
     def at(self, kept: Mask | Rows) -> Scores:
         """These items alone."""
-        by_item = ("values", "items", "strata", "groups", "labels", "prompts", "order")
-        each = {name: getattr(self, name) for name in by_item}
-        parts: dict[str, Any] = {
-            name: value[kept] for name, value in each.items() if value is not None
-        }
-        return replace(self, **parts)
+        each = {name: getattr(self, name) for name in _BY_ITEM}
+        return replace(self, **{name: x[kept] for name, x in each.items() if x is not None})
 
     def by_item(self) -> tuple[list[str], dict[str, Array]]:
         """The keys of the items in the order of their file, and each model's scores of them,
@@ -183,16 +182,15 @@ class Scores:
         gaps = winning - losing if self.larger_is_better() else losing - winning
         ahead = np.flatnonzero(gaps > 0.0)
         ahead = ahead[np.argsort(-gaps[ahead], kind="stable")][:most]
-        labels = {self.part[0]: self.strata, "item": self.items, "prompt": self.prompts}
+        columns = {
+            self.part[0]: self.strata,
+            "item": self.items,
+            "prompt": self.prompts,
+            "worse": losing.tolist(),
+            "better": winning.tolist(),
+        }
         return [
-            {
-                **{
-                    name: None if column is None else column[k]
-                    for name, column in labels.items()
-                },
-                "worse": float(losing[k]),
-                "better": float(winning[k]),
-            }
+            {name: None if column is None else column[k] for name, column in columns.items()}
             for k in ahead.tolist()
         ]
 
@@ -378,8 +376,8 @@ def _is_named(source: Any) -> bool:
 
 
 def _matrix(
-    argument: str, value: Any, keys: NDArray[Any] | None = None
-) -> tuple[Array, tuple[str, ...] | None, NDArray[Any] | None]:
+    argument: str, value: Any, keys: Labels | None = None
+) -> tuple[Array, tuple[str, ...] | None, Labels | None]:
     """The numbers (n, l) with NaN where one is missing, the models' names, and the items'
     keys if there are some: `keys` in their order, or those of the first model.
     """
@@ -441,8 +439,8 @@ def _has_keys(column: Any) -> bool:
 
 
 def _of_keys(
-    argument: str, keyed: Mapping[str, Any], keys: NDArray[Any] | None
-) -> tuple[Array, tuple[str, ...], NDArray[Any]]:
+    argument: str, keyed: Mapping[str, Any], keys: Labels | None
+) -> tuple[Array, tuple[str, ...], Labels]:
     """The columns matched by key."""
     of_models = [dict(column.items()) for column in keyed.values()]
     if keys is None:
@@ -619,23 +617,20 @@ def _transposed(source: Any, model: str | None) -> Any:
     if model is None and len(texts) != 1:
         raise InputError(
             f"losses: expected one column of text, the names of the models, got {len(texts)}; "
-            f"name the column of the "
-            "models by model="
+            f"name the column of the models by model="
         )
-    models = _labels("model", _take("model", columns, texts[0] if model is None else model))
-    items = {name: cells for name, cells in columns.items() if name not in (model, *texts)}
-    rows = _numbers("losses", items, _LEAVE_OUT) if items else np.empty((len(models), 0))
-    called = [as_text(model) for model in models.tolist()]
+    cells = _take("model", columns, texts[0] if model is None else model)
+    called = [as_text(name) for name in _labels("model", cells).tolist()]
     twice = next((name for name in called if called.count(name) > 1), None)
     if twice is not None:
         raise InputError(
             f"losses: expected one row for each model in a transposed table, got "
             f"two of {twice!r}"
         )
-    return {
-        name: dict(zip(items, row, strict=True))
-        for name, row in zip(called, rows.tolist(), strict=True)
-    }
+    items = {name: cells for name, cells in columns.items() if name not in (model, *texts)}
+    rows = _numbers("losses", items, _LEAVE_OUT).tolist() if items else [()] * len(called)
+    keyed = [dict(zip(items, row, strict=True)) for row in rows]
+    return dict(zip(called, keyed, strict=True))
 
 
 # ── columns ───────────────────────────────────────────────────────────────────────────────────
@@ -649,7 +644,7 @@ def _take(argument: str, columns: Mapping[str, Cells], name: Any) -> Cells:
     return columns[name]
 
 
-def _labels(role: str, cells: Cells) -> NDArray[Any]:
+def _labels(role: str, cells: Cells) -> Labels:
     """The keys or labels in a column, none of which may be missing."""
     missing = np.flatnonzero(cells.missing)
     if len(missing):
@@ -690,9 +685,9 @@ def as_text(cell: Any) -> str:
 def _checked(
     names: Sequence[str] | None,
     values: Array,
-    items: NDArray[Any] | None = None,
-    strata: NDArray[Any] | None = None,
-    groups: NDArray[Any] | None = None,
+    items: Labels | None = None,
+    strata: Labels | None = None,
+    groups: Labels | None = None,
     labels: Array | None = None,
 ) -> Scores:
     """The scores with a name for every column."""

@@ -264,14 +264,15 @@ def split_labels(source: str | os.PathLike[str], column: str) -> tuple[NDArray[A
     """The labels in one column of a file, and the positions of all other columns."""
     path = os.fsdecode(source)
     names = read_names(path)
+    rows = None if names else two_dimensional(path, np.asarray(read_rows(path)))
+    count = len(names or ()) if rows is None else rows.shape[1]
     selection = Selection(find_file(path)[1].path, columns=(column,))
-    if names is None:
-        rows = two_dimensional(path, np.asarray(read_rows(path)))
-        (position,) = column_positions(selection, None, rows.shape[1])
-        return rows[:, position], [k for k in range(rows.shape[1]) if k != position]
-    (position,) = column_positions(selection, names, len(names))
+    (position,) = column_positions(selection, names, count)
+    others = [k for k in range(count) if k != position]
+    if rows is not None:
+        return rows[:, position], others
     columns = keyed_columns(path, FileRows(path, (position,))) or {}
-    return labels_of(*columns.values()), [k for k in range(len(names)) if k != position]
+    return labels_of(*columns.values()), others
 
 
 def is_table(argument: str, value: Any) -> bool:
@@ -756,19 +757,20 @@ def _parts_of(
     if file is None:
         columns = _in_memory(argument, value)
         return argument, None if columns is None else lambda _: iter([columns])
-    source = file.source
-    if source.lower().endswith((*JSON_LINES, JSON_RECORDS)):
-        return source, lambda _: iter([_in_json(Path(source))])
-    format, selection = find_file(source, file.columns, (JSON_RECORDS, *JSON_LINES))
+    where = file.source
+    if where.lower().endswith((*JSON_LINES, JSON_RECORDS)):
+        return where, lambda _: iter([_in_json(Path(where))])
+    format, selection = find_file(where, file.columns, (JSON_RECORDS, *JSON_LINES))
     read = format.column_parts
+    if read is None:
+        return where, None
 
     def parts(as_text: Collection[str]) -> Iterator[list[RawColumn]]:
-        assert read is not None  # noqa: S101
         with reading(selection.path):
             for part in read(selection, as_text):
                 yield [(name.strip(), values) for name, values in part]
 
-    return source, None if read is None else parts
+    return where, parts
 
 
 def _in_memory(argument: str, value: Any) -> list[RawColumn] | None:
@@ -797,7 +799,7 @@ def _in_json(path: Path) -> list[RawColumn]:
     """
     if path.name.lower().endswith(JSON_LINES):
         rows: Any = []
-        for number, (_, row) in enumerate(json_lines(path)):
+        for number, row in json_lines(path):
             if not number % _ROWS_BETWEEN_CHECKS:
                 require_room(path, _ROWS_BETWEEN_CHECKS * _BYTES_PER_CELL * max(1, len(row)))
             rows.append(row)

@@ -23,6 +23,8 @@ UNSCORED = math.nan
 # Letters of a value, and keys of a setting that has several, that a message shows.
 LONGEST_VALUE = 40
 MOST_KEYS = 4
+# An object of JSON.
+Record = dict[str, Any]
 # What runs can differ in, by the name that allows it, and in words.
 SETTINGS = {
     "shots": "the number of shots",
@@ -107,7 +109,7 @@ class EvalFormat:
     read: Callable[[Path, Wanted], Iterable[Log]]
 
 
-def dict_at(record: Any, key: str) -> dict[str, Any]:
+def dict_at(record: Any, key: str) -> Record:
     """The object under a key; an empty one if there is none."""
     value = record.get(key) if isinstance(record, dict) else None
     return value if isinstance(value, dict) else {}

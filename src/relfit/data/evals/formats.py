@@ -17,6 +17,7 @@ from relfit.data.evals.base import (
     UNSCORED,
     EvalFormat,
     Log,
+    Record,
     Scored,
     Wanted,
     chosen,
@@ -100,7 +101,7 @@ def _read_lm_eval(path: Path, wanted: Wanted) -> Iterator[Log]:
     )
 
 
-def _metrics(where: str, line: dict[str, Any]) -> list[str]:
+def _metrics(where: str, line: Record) -> list[str]:
     metrics = list_at(line, "metrics")
     if not metrics or not all(map(is_text, metrics)):
         raise InputError(
@@ -110,7 +111,7 @@ def _metrics(where: str, line: dict[str, Any]) -> list[str]:
     return metrics
 
 
-def _document(where: str, line: dict[str, Any], metric: str) -> Scored:
+def _document(where: str, line: Record, metric: str) -> Scored:
     if metric not in line:
         raise InputError(f"{where}: expected a score under {metric!r}, got none")
     hashes = [text_at(line, "doc_hash"), text_at(line, "target_hash")]
@@ -144,7 +145,7 @@ def _results(path: Path, date: str, held: dict[Any, Any]) -> Any:
     return held[files[0]]
 
 
-def _run_settings(results: Any, task: str) -> dict[str, Any]:
+def _run_settings(results: Any, task: str) -> Record:
     """How the run was made, as far as the results file records it."""
     results = results if isinstance(results, dict) else {}
     # The system instruction, or its hash where that alone is recorded.
@@ -226,7 +227,7 @@ def _read_inspect(path: Path, wanted: Wanted) -> Iterator[Log]:
     values = [(sample, _sample_values(sample)) for sample in log.samples or ()]
     names = list(dict.fromkeys(name for _, held in values for name in held if is_text(name)))
     status = f"its status is {log.status!r}"
-    run: dict[str, Any] = dict(
+    run: Record = dict(
         model=str(log.eval.model),
         task=str(log.eval.task),
         settings=_inspect_settings(log),
@@ -251,11 +252,11 @@ def _read_inspect(path: Path, wanted: Wanted) -> Iterator[Log]:
     )
 
 
-def _inspect_settings(log: Any) -> dict[str, Any]:
+def _inspect_settings(log: Any) -> Record:
     """How the run was made: its task, its solvers with their prompts, and how answers were
     generated.
     """
-    settings: dict[str, Any] = {}
+    settings: Record = {}
     for name, key in (("version", "task_version"), ("arguments", "task_args")):
         if hasattr(log.eval, key):
             settings[name] = getattr(log.eval, key) or None
@@ -266,7 +267,7 @@ def _inspect_settings(log: Any) -> dict[str, Any]:
     for step in plan.steps:
         solvers.setdefault(str(step.solver), []).append(getattr(step, "params_passed", None))
     # The model's own settings come first, those of the task replace them.
-    merged: dict[str, Any] = {}
+    merged: Record = {}
     for config in (getattr(log.eval, "model_generate_config", None), plan.config):
         merged |= {} if config is None else config.model_dump(exclude_none=True)
     generation = {key: merged[key] for key in _INSPECT_GENERATION if key in merged}
@@ -286,9 +287,9 @@ def _date(text: str) -> str:
         return ""
 
 
-def _sample_values(sample: Any) -> dict[str, Any]:
+def _sample_values(sample: Any) -> Record:
     """The values of a sample by scorer; a scorer with several values gives ``scorer/key``."""
-    values: dict[str, Any] = {}
+    values: Record = {}
     for scorer, score in (sample.scores or {}).items():
         if isinstance(score.value, dict):
             values |= {f"{scorer}/{key}": part for key, part in score.value.items()}
@@ -426,8 +427,8 @@ def _read_helm(path: Path, wanted: Wanted) -> Iterator[Log]:
     )
 
 
-def _helm_settings(adapter: dict[str, Any]) -> dict[str, Any]:
-    settings: dict[str, Any] = {}
+def _helm_settings(adapter: Record) -> Record:
+    settings: Record = {}
     if "max_train_instances" in adapter:
         settings["shots"] = adapter["max_train_instances"]
     for setting, keys in _ADAPTER.items():
@@ -436,7 +437,7 @@ def _helm_settings(adapter: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _stats(path: Path, record: Any) -> dict[str, Any]:
+def _stats(path: Path, record: Any) -> Record:
     """The instance's numbers by metric; a metric without a value is left out."""
     stats = record.get("stats") if isinstance(record, dict) else None
     if not isinstance(stats, list) or not all(
@@ -451,7 +452,7 @@ def _stats(path: Path, record: Any) -> dict[str, Any]:
 
 
 def _filtered(
-    path: Path, stats: list[tuple[str, Any, dict[str, Any]]], filter: str | None
+    path: Path, stats: list[tuple[str, Any, Record]], filter: str | None
 ) -> list[Any]:
     """The instances of a split or of a perturbation; by default those of the test split, as
     they were written.
@@ -545,7 +546,7 @@ def _read_every_eval_ever(path: Path, wanted: Wanted) -> Iterator[Log]:
         )
 
 
-def _scored(where: str, line: dict[str, Any], key: str) -> Scored:
+def _scored(where: str, line: Record, key: str) -> Scored:
     evaluation = dict_at(line, "evaluation")
     if key not in evaluation:
         raise InputError(f"{where}: expected {key!r} in 'evaluation', got none")
@@ -557,10 +558,10 @@ def _scored(where: str, line: dict[str, Any], key: str) -> Scored:
     )
 
 
-def _configs(path: Path) -> dict[str, dict[str, Any]]:
+def _configs(path: Path) -> dict[str, Record]:
     """What is known of each result of the run, by its id and by its name."""
     about = _beside(path, f"{path.stem.removesuffix('_samples')}.json")
-    configs: dict[str, dict[str, Any]] = {}
+    configs: dict[str, Record] = {}
     for result in list_at(about, "evaluation_results"):
         for key in ("evaluation_result_id", "evaluation_name"):
             if text_at(result, key):
