@@ -296,10 +296,8 @@ class Column:
         position = {level: k for k, level in enumerate(self.levels)}
         other = len(self.levels) if self.other else -1
         gap = len(self.levels) + self.other if self.missing else other
-        found = np.array(
-            [*(position.get(level, other) for level in text.levels), gap], dtype=np.float64
-        )
-        places = np.asarray(found[text.values])
+        levels = (position.get(level, other) for level in text.levels)
+        places = np.asarray(text.of_levels(levels, gap))
         if (places < 0).any():
             raise InputError(
                 f"{source}: expected levels of the reference in column "
@@ -317,8 +315,7 @@ class Column:
             parsed = [_parsed(level, self.kind, self.form) for level in cells.levels]
             wrong = [k for k, value in enumerate(parsed) if value is None and counts[k]]
             if not wrong:
-                known = np.array([*parsed, None], dtype=np.float64)
-                return np.asarray(known[cells.values])
+                return np.asarray(cells.of_levels(parsed, None))
             got = (
                 f"{cells.levels[wrong[0]]!r:.60} in {int(counts[wrong].sum())} of "
                 f"{len(cells)} rows"

@@ -114,6 +114,11 @@ class Scores:
             "\0".join(self.names).encode() + self.values.tobytes()
         ).hexdigest()
 
+    def noted(self, note: str, doubt: bool = False, **changes: Any) -> Scores:
+        """The scores with one more note, which may be a doubt, and other changes."""
+        doubts = (*self.doubts, note) if doubt else self.doubts
+        return replace(self, notes=(*self.notes, note), doubts=doubts, **changes)
+
     def at(self, kept: Mask | Rows) -> Scores:
         """These items alone."""
         each = {name: getattr(self, name) for name in _BY_ITEM}
@@ -671,7 +676,7 @@ def _as_numbers(cells: Cells) -> Array | None:
     truth = [_TRUTH.get(level.lower(), np.nan) for level in cells.levels]
     if cells.kind != "text" or np.isnan(truth).any():
         return None
-    return np.asarray(np.array([*truth, np.nan])[cells.values])
+    return np.asarray(cells.of_levels(truth, np.nan))
 
 
 def as_text(cell: Any) -> str:
@@ -770,35 +775,30 @@ def _without_missing(table: Scores, max_missing: float) -> Scores:
         raise InputError(
             f"losses: expected at least {FEWEST_ITEMS} items (rows), got {kept}{lost}"
         )
-    notes = table.notes
-    doubts = table.doubts
     # A table in long form does not have the items that no model has a score for.
     there = np.asarray(~missing.all(axis=1))
     empty = int((~there).sum())
     if empty:
-        notes = (
-            *notes,
-            f"{empty} {_items_were(empty)} left out, for which no model has a score",
+        table = table.noted(
+            f"{empty} {_items_were(empty)} left out, for which no model has a score"
         )
     table = table.at(there)
     missing = missing[there]
     n = len(missing)
     dropped = n - kept
-    if dropped:
-        note = (
-            f"{dropped} of {n} {_items_were(dropped)} left out, for which some model "
-            f"has no score"
-        )
-        lacking = missing_doubt(table.names, missing, max_missing)
-        rest = "those that are left may be easier or harder than the rest"
-        if lacking is not None:
-            note = f"{note}; {lacking}, and {rest}"
-            doubts = (*doubts, note)
-        elif dropped > MAX_MISSING * n:
-            note = f"{note}; {rest}"
-        notes = (*notes, note)
-        table = table.at(np.asarray(~missing.any(axis=1)))
-    return replace(table, notes=notes, doubts=doubts)
+    if not dropped:
+        return table
+    note = (
+        f"{dropped} of {n} {_items_were(dropped)} left out, for which some model has no score"
+    )
+    lacking = missing_doubt(table.names, missing, max_missing)
+    rest = "those that are left may be easier or harder than the rest"
+    if lacking is not None:
+        note = f"{note}; {lacking}, and {rest}"
+    elif dropped > MAX_MISSING * n:
+        note = f"{note}; {rest}"
+    complete = table.at(np.asarray(~missing.any(axis=1)))
+    return complete.noted(note, doubt=lacking is not None)
 
 
 def _held(table: Scores) -> str:
@@ -852,12 +852,7 @@ def _with_scale_notes(table: Scores) -> Scores:
         f"columns with drop=, or "
         "name the models with columns="
     )
-    sure = above and ratio[cut - 1] >= SURELY_OTHER_SCALE
-    return replace(
-        table,
-        notes=(*table.notes, note),
-        doubts=(*table.doubts, note) if sure else table.doubts,
-    )
+    return table.noted(note, doubt=bool(above and ratio[cut - 1] >= SURELY_OTHER_SCALE))
 
 
 def _without_row_numbers(table: Scores) -> Scores:
@@ -869,12 +864,11 @@ def _without_row_numbers(table: Scores) -> Scores:
     if not numbers:
         return table
     kept = [j for j, name in enumerate(table.names) if name not in numbers]
-    return replace(
-        table,
+    return table.noted(
+        f"columns left out: {listed(numbers, quote=repr)} (row numbers)",
         names=tuple(table.names[j] for j in kept),
         values=table.values[:, kept],
         labels=None if table.labels is None else table.labels[:, kept],
-        notes=(*table.notes, f"columns left out: {listed(numbers, quote=repr)} (row numbers)"),
     )
 
 
@@ -921,10 +915,9 @@ def _in_unit(table: Scores) -> Scores:
         f"shown in units of "
         f"2^{exponent}; for likelihoods, compare their logarithms"
     )
-    return replace(
-        table,
+    return table.noted(
+        note,
         values=np.ldexp(table.values, -exponent),
         labels=None if table.labels is None else np.ldexp(table.labels, -exponent),
         unit=math.ldexp(1.0, exponent),
-        notes=(*table.notes, note),
     )

@@ -123,6 +123,12 @@ class Cells:
             if count
         }
 
+    def of_levels(self, values: Iterable[Any], missing: Any, kind: Any = np.float64) -> Any:
+        """Of text, for each cell the value that stands for its level; `values` has one for
+        each level.
+        """
+        return np.array([*values, missing], dtype=kind)[self.values]
+
     def as_text(self) -> Cells:
         """The same cells as levels: whole numbers without a decimal point, dates in ISO
         8601.
@@ -236,7 +242,7 @@ def labels_of(cells: Cells) -> NDArray[Any]:
     if cells.kind == "number":
         return np.asarray(cells.values)
     text = cells.as_text()
-    return np.asarray(np.array([*text.levels, None], dtype=object)[text.values])
+    return np.asarray(text.of_levels(text.levels, None, object))
 
 
 def is_key(values: Array) -> bool:
@@ -401,10 +407,12 @@ class _Found:
             self.kinds.add(cells.kind)
         if cells.kind != "text":
             return cells.values
-        places = np.full(len(cells.levels) + 1, np.nan)
-        for k in np.flatnonzero(cells.counts).tolist():
-            places[k] = self.levels.setdefault(cells.levels[k], len(self.levels))
-        return np.asarray(places[cells.values])
+        counts = cells.counts
+        places = [
+            self.levels.setdefault(level, len(self.levels)) if counts[k] else None
+            for k, level in enumerate(cells.levels)
+        ]
+        return np.asarray(cells.of_levels(places, None))
 
 
 def _joined(
