@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, reduce
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -575,11 +574,8 @@ def uneven_columns(rows: Any) -> int | None:
     some = some / (np.abs(some).max() or 1.0)
     variance = some.var(axis=0)
     variance = variance[variance > 0.0]
-    return (
-        int(rows.shape[1])
-        if len(variance) > 1 and variance.max() > _UNEVEN**2 * variance.min()
-        else None
-    )
+    uneven = len(variance) > 1 and variance.max() > _UNEVEN**2 * variance.min()
+    return int(rows.shape[1]) if uneven else None
 
 
 def robust(rows: Any) -> tuple[Array, Array]:
@@ -658,17 +654,12 @@ def encoded_tables(
         )
         fitted = replace(fitted, columns=columns)
         gaps = [column.name for column in columns if column.missing]
-        notes += (
-            [f"missing cells of {listed(gaps, quote=repr)} count as a value of their own"]
-            if gaps
-            else []
-        )
+        if gaps:
+            shown = listed(gaps, quote=repr)
+            notes.append(f"missing cells of {shown} count as a value of their own")
         notes += _left_out_notes(fitted, tables)
-    return (
-        fitted,
-        {key: fitted.apply(table, folder) for key, table in tables.items()},
-        tuple(notes),
-    )
+    rows = {key: fitted.apply(table, folder) for key, table in tables.items()}
+    return fitted, rows, tuple(notes)
 
 
 def _complete_rows(
@@ -690,7 +681,7 @@ def fit_table(
     reference: Table,
     scale: Scale,
     encode: Encode,
-    already_left_out: Mapping[str, str] = MappingProxyType({}),
+    already_left_out: Mapping[str, str] | None = None,
 ) -> Encoding:
     """The encoding of a table's columns; those that say nothing of a distribution are left
     out.
@@ -714,17 +705,17 @@ def fitted_columns(
     table: Table,
     scale: Scale,
     kinds: Kinds,
-    already_left_out: Mapping[str, str] = MappingProxyType({}),
+    already_left_out: Mapping[str, str] | None = None,
 ) -> tuple[list[Column], dict[str, str]]:
     """The columns of the reference that are compared, and the others with the reason;
     `kinds` are those known.
     """
+    before = already_left_out or {}
     columns = []
     left_out = {}
     for name, cells in table.columns.items():
-        fitted = already_left_out.get(name) or _fitted(
-            table.source, name, cells, scale, *kinds.get(name, (None, None))
-        )
+        kind, form = kinds.get(name, (None, None))
+        fitted = before.get(name) or _fitted(table.source, name, cells, scale, kind, form)
         if isinstance(fitted, Column):
             columns.append(fitted)
         else:
@@ -756,17 +747,12 @@ def _fitted(
         raise InputError(
             f"{source}: expected finite numbers in column {name!r}, got {others} others"
         )
-    if (
-        cells.whole is not None
-        and cells.whole[0] < cells.whole[1]
-        and rounds_coarsely(low, high)
-    ):
+    whole = cells.whole
+    if whole is not None and whole[0] < whole[1] and rounds_coarsely(low, high):
         raise InputError(
             f"{source}: expected numbers that float64 can tell apart in column {name!r}, got "
-            f"whole numbers from "
-            f"{cells.whole[0]} to {cells.whole[1]}; subtract a constant, or leave the "
-            f"column out "
-            f"({drop_option([name])})"
+            f"whole numbers from {whole[0]} to {whole[1]}; subtract a constant, or leave the "
+            f"column out ({drop_option([name])})"
         )
     if low == high and count == len(cells):
         return _CONSTANT
@@ -844,11 +830,8 @@ def _widened(column: Column, tables: Tables, missing: str, notes: list[str]) -> 
         )
     column = replace(column, missing=any(gaps.values()))
     empty = [_whose(key) for key, count in gaps.items() if count == len(tables[key])]
-    notes += (
-        [f"{column.name!r} is missing in every row of {listed(empty, quote=str)}"]
-        if empty
-        else []
-    )
+    if empty:
+        notes.append(f"{column.name!r} is missing in every row of {listed(empty, quote=str)}")
     if column.kind != "category":
         return column
     there = _present(tables, column.name)

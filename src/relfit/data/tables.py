@@ -322,11 +322,13 @@ def _read(
             raise InputError(
                 f"{where}: expected columns of different names, got {twice!r} more than once"
             )
-        table = _of_part(where, first, as_text, as_keys=as_keys)
+        tables = (
+            _of_part(where, part, as_text, as_keys) for part in itertools.chain([first], parts)
+        )
         if as_file(value) is None:
+            (table,) = tables
             return table if budget is None else table.spilled(budget.folder)
-        others = (_of_part(where, part, as_text, as_keys=as_keys) for part in parts)
-        table, mixed = _joined(where, itertools.chain([table], others), budget, progress)
+        table, mixed = _joined(where, tables, budget, progress)
         if not mixed:
             return table
         as_text |= mixed
@@ -376,19 +378,13 @@ def _are_cells(columns: Sequence[RawColumn]) -> bool:
 
 
 def _of_part(
-    where: str,
-    part: Iterable[RawColumn],
-    as_text: Collection[str] = (),
-    *,
-    as_keys: bool = False,
+    where: str, part: Iterable[RawColumn], as_text: Collection[str] = (), as_keys: bool = False
 ) -> Table:
-    return Table(
-        where,
-        {
-            name: cells_of(where, name, values, as_text=name in as_text, as_keys=as_keys)
-            for name, values in part
-        },
-    )
+    columns = {
+        name: cells_of(where, name, values, as_text=name in as_text, as_keys=as_keys)
+        for name, values in part
+    }
+    return Table(where, columns)
 
 
 @dataclass

@@ -388,8 +388,9 @@ def _notes(logs: Sequence[Log]) -> list[str]:
     notes = list(dict.fromkeys(note for log in logs for note in log.notes))
     besides: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for log in logs:
-        if log.others:
-            besides.setdefault((log.metric, log.others), []).append(log.task)
+        others = tuple(name for name in log.metrics if name != log.metric)
+        if others:
+            besides.setdefault((log.metric, others), []).append(log.task)
     for (metric, others), tasks in besides.items():
         scored = listed(list(dict.fromkeys(tasks)), quote=str)
         notes.append(

@@ -79,8 +79,8 @@ class Scored:
 class Log:
     """The scores of one model on one task, from one file.
 
-    `others` names the metrics that the log has besides; `higher_is_better` is None where the
-    log does not say it. `settings` has what the log records of how the run was made (see
+    `metrics` are all that the log has; `higher_is_better` is None where the log does not say
+    it. `settings` has what the log records of how the run was made (see
     `SETTINGS`), None for none. Later runs have a larger `date`, "" is not known.
     `unfinished` says why the run is not complete, "" if it is.
     """
@@ -91,7 +91,7 @@ class Log:
     metric: str
     scores: Sequence[Scored]
     higher_is_better: bool | None = None
-    others: tuple[str, ...] = ()
+    metrics: Sequence[str] = ()
     notes: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     date: str = ""

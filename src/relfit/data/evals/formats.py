@@ -90,12 +90,7 @@ def _read_lm_eval(path: Path, wanted: Wanted) -> Iterator[Log]:
         metric=_under(metric, filter),
         scores=scores[filter],
         higher_is_better=direction if isinstance(direction, bool) else None,
-        others=tuple(
-            _under(name, each)
-            for each in scores
-            for name in numbers
-            if (name, each) != (metric, filter)
-        ),
+        metrics=[_under(name, each) for each in scores for name in numbers],
         settings=_run_settings(results, task),
         date=date,
     )
@@ -246,7 +241,7 @@ def _read_inspect(path: Path, wanted: Wanted) -> Iterator[Log]:
         metric=metric,
         scores=[_sample(path, sample, metric, held.get(metric)) for sample, held in values],
         higher_is_better=True if words else None,
-        others=tuple(name for name in names if name != metric),
+        metrics=names,
         unfinished="" if log.status == "success" else status,
         **run,
     )
@@ -421,7 +416,7 @@ def _read_helm(path: Path, wanted: Wanted) -> Iterator[Log]:
         task,
         metric,
         scores,
-        others=tuple(name for name in main if name != metric),
+        metrics=main,
         notes=(note,) if left else (),
         settings=_helm_settings(adapter),
     )
@@ -542,7 +537,7 @@ def _read_every_eval_ever(path: Path, wanted: Wanted) -> Iterator[Log]:
             metric,
             [_scored(where, line, key) for where, line in by_result[result]],
             higher_is_better=not lower if isinstance(lower, bool) else None,
-            others=tuple(name for name in results if name != metric),
+            metrics=list(results),
         )
 
 
