@@ -54,16 +54,6 @@ def _published_cmmd(x, y):
     return 1000.0 * (k(x, x).mean() + k(y, y).mean() - 2.0 * k(x, y).mean())
 
 
-def test_cmmd_as_published_comes_from_the_estimate(features):
-    """V = (1 − 1/n) U + (2/n)(1 − mean k(x,y)) for n rows on each side, because k(x,x) = 1."""
-    x, y = features
-    n = len(x)
-    rows, prepared = (PRESETS["cmmd"].prepare("rows", side) for side in (x, y))
-    cross = PRESETS["cmmd"].kernel.phi(np.square(rows[:, None] - prepared[None]).sum(axis=2)).mean()
-    found = 1000.0 * ((1.0 - 1.0 / n) * _estimated("cmmd", x, y) + 2.0 / n * (1.0 - cross))
-    assert found == pytest.approx(_published_cmmd(x, y), rel=1e-8)
-
-
 def test_cmmd_as_published_on_request(features):
     """Unequal sizes and several models too; standard errors are those of the unbiased form, times 1000."""
     x, y = features
@@ -97,7 +87,7 @@ def test_kid_as_published_on_request(features):
         ("cmmd", [[1.0, 0.0], [0.0, 0.0]], ["model 'a'", "row 1"]),
         ("cmmd", np.zeros((3, 2)), ["model 'a'", "3 of 3 rows"]),
         ("kid", np.full((3, 2), np.nan), ["model 'a'", "finite"]),
-        ("kid", relfit.Density(score=lambda x: -x, dim=2), ["compares features of samples, got densities"]),
+        ("kid", relfit.Density(score=lambda x: -x, dim=2), ["model 'a'", "got a density that cannot be sampled"]),
     ],
 )
 def test_refusals(preset, model, words):
@@ -122,19 +112,6 @@ def test_command_line(files, capsys, preset, command):
     expected = [_estimated(preset, x, model) for model in (y, z)]
     assert printed["discrepancy"] == pytest.approx(expected, rel=1e-9)
     assert any(note.startswith(f"preset {preset}: ") for note in printed["warnings"])
-
-
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("huge", [1e30, -1e100, 1e150])
-def test_one_huge_number_is_refused(files, capsys, huge):
-    rows = np.load(files[1]).astype(np.float64)
-    rows[3, 0] = huge
-    np.save(files[1], rows)
-    assert main(["compare", *files, "--preset", "kid"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("relfit: error: model ")
-    assert f"got {abs(huge):g}; rescale the data" in said
-    assert len(said.splitlines()) == 1
 
 
 @pytest.mark.parametrize("option", [["--kernel", "gaussian"], ["--bandwidth", "2"]])
