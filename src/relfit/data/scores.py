@@ -294,16 +294,14 @@ def scores(
         _refuse_given(others, "the scores have it already; leave it out")
         return _with_direction(source, higher_is_better)
     _refuse_folder(source)
-    for role, argument, value in (("stratum", "strata", strata), ("group", "groups", groups)):
-        if role in roles and value is not None:
-            raise InputError(
-                f"{argument}: expected once, got {role}={roles[role]!r} too; "
-                f"leave out one of the two"
-            )
-        if isinstance(value, str):
+    for role, argument in (("stratum", "strata"), ("group", "groups")):
+        if role in roles:
+            why = f"expected once, got {role}={roles[role]!r} too; leave out one of the two"
+            _refuse_given({argument: by_item[argument]}, why)
+        if isinstance(by_item[argument], str):
             raise InputError(
                 f"{argument}: expected labels, one per item, got text; a column is named by "
-                f"{role}={value!r}"
+                f"{role}={by_item[argument]!r}"
             )
     if transpose:
         models = roles.pop("model", None)
@@ -832,15 +830,15 @@ def _with_scale_notes(table: Scores) -> Scores:
     others; so is a column if the typical sizes of all others are 3 times its largest.
     """
     there = ~np.isnan(table.values)
-    sizes = np.where(there, np.abs(table.values), 0.0)
+    sizes = np.abs(np.nan_to_num(table.values))
     typical = sizes.sum(axis=0) / np.maximum(there.sum(axis=0), 1)
     largest = sizes.max(axis=0, initial=0.0)
     order = np.argsort(typical)
     below = np.maximum.accumulate(largest[order])[:-1]
     ratio = np.divide(typical[order][1:], below, out=np.zeros_like(below), where=below > 0.0)
-    cut = int(ratio.argmax()) + 1 if len(ratio) else 0
-    if not len(ratio) or ratio[cut - 1] < OTHER_SCALE:
+    if not (ratio >= OTHER_SCALE).any():
         return table
+    cut = int(ratio.argmax()) + 1
     above = cut >= len(order) / 2
     odd, rest = (order[cut:], order[:cut]) if above else (order[:cut], order[cut:])
     names = listed([table.names[j] for j in sorted(odd)], quote=repr)
