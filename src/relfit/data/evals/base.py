@@ -292,9 +292,8 @@ def _other_prompts(logs: Sequence[Log]) -> str:
     asked = {each.item: each.asked for each in first.scores if each.asked}
     for log in others:
         explained = any(
-            _as_text(log.settings[setting]) != _as_text(first.settings[setting])
+            _values([first, log], setting)
             for setting in ("shots", "version", "chat-template", "system")
-            if setting in log.settings and setting in first.settings
         )
         both = [each for each in log.scores if each.asked and each.item in asked]
         count = sum(each.asked != asked[each.item] for each in both)
