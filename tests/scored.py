@@ -1,6 +1,14 @@
-"""Scores as dictionaries, for tests."""
+"""Scores as dictionaries and refused logs, for tests."""
 
 import numpy as np
+from refusals import refused
+
+from relfit.data.evals import read_evals
+
+
+def refusal(*args, **options):
+    """The line in which `read_evals` refuses these arguments."""
+    return refused(lambda: read_evals(*args, **options))
 
 
 def by_model(read):

@@ -17,7 +17,7 @@ from relfit.compute.reduce import PATCH_ROWS
 from relfit.data.arrays import as_rows
 from relfit.data.load import Data, check_pair_names
 from relfit.data.models import Density, at_level
-from relfit.data.presets import PRESETS, apply_preset, as_preset
+from relfit.data.presets import PRESETS, as_preset
 from relfit.data.scores import MAX_MISSING, ScoreOptions, Scores, scores, with_score_options
 from relfit.estimators import estimate_notes, joint_estimate, size_notes
 from relfit.estimators.base import Complete, LogLikelihood
@@ -668,8 +668,8 @@ def published(preset: str, reference: Any, models: Any) -> JointEstimate:
     >>> joint.names, joint.values.round(2), joint.standard_error.round(2)
     (('model',), array([0.13]), array([0.15]))
     """
-    rows, prepared, kernel = apply_preset(preset, reference, models)
-    return PRESETS[as_preset(preset)].published(estimate(rows, prepared, kernel=kernel, rng=0))
+    name = as_preset(preset)
+    return PRESETS[name].published(estimate(reference, models, preset=name, rng=0))
 
 
 @dataclass(frozen=True, repr=False)

@@ -4,7 +4,7 @@ import html
 import json
 import math
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,17 +18,6 @@ from relfit.data.files import text as text_files
 from relfit.data.load import load
 from relfit.data.tables import cells_of, read_table
 from relfit.report.columns import column_shares, distance, noise
-
-
-def _many_levels(seed, last, n=101_000):
-    """More levels than are held of a column that is left out, then one that only some tables have."""
-    levels = [f"u{k}" for k in range(n)] + [last] * n
-    return pd.DataFrame({"x": np.random.default_rng(seed).normal(size=2 * n), "c": levels})
-
-
-def _batches(table, size):
-    return (table[k : k + size] for k in range(0, len(table), size))
-
 
 pd = pytest.importorskip("pandas")
 
@@ -53,9 +42,6 @@ def drawn(seed, n=150, shift=0.0, odds=(0.2, 0.3, 0.5)):
 @pytest.fixture
 def tables():
     return drawn(1), {"same": drawn(2), "shifted": drawn(3, shift=0.3), "other": drawn(4, odds=(0.6, 0.3, 0.1))}
-
-
-# ── what the encoding is ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def hamming_gaussian(x, y, reference, bandwidth):
@@ -110,23 +96,20 @@ def test_a_scale_moves_two_levels(tables):
 def test_the_header_the_record_and_json(tables):
     result = relfit.compare(*tables, rng=0)
     assert "· 3 columns standardised, 2 categorical ·" in str(result)
-    assert result.encoding.names == ("weight", "price", "cut", "sold", "day")
-    assert [column.kind for column in result.encoding.columns] == ["number", "number", "category", "category", "date"]
-    assert result.encoding.columns[0].centre == pytest.approx(tables[0]["weight"].mean(), rel=1e-12)
-    assert result.encoding.columns[0].scale == pytest.approx(np.std(tables[0]["weight"]), rel=1e-12)
-    assert result.encoding.columns[2].levels == tuple(CUTS)
+    weight, _, cut, *_ = result.encoding.columns
+    assert {c.name: c.kind for c in result.encoding.columns} == {
+        **{"weight": "number", "price": "number", "cut": "category", "sold": "category", "day": "date"}
+    }
+    np.testing.assert_allclose([weight.centre, weight.scale], [f(tables[0]["weight"]) for f in (np.mean, np.std)])
+    assert cut.levels == tuple(CUTS)
     again = relfit.Comparison.from_json(result.to_json())
-    assert again.encoding == result.encoding
-    assert again.to_json() == result.to_json()
+    assert (again.encoding, again.to_json()) == (result.encoding, result.to_json())
 
 
 def test_a_median_and_its_deviation_by_hand():
     """Median 3, deviations 2, 1, 0, 1, 97, their median 1: the scale is 1.4826."""
     (column,) = fit_rows(np.array([[1.0], [2.0], [3.0], [4.0], [100.0]]), "robust").columns
     assert (column.centre, column.scale) == (3.0, pytest.approx(1.4826, abs=1e-4))
-
-
-# ── units and orders do not matter ───────────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_unit_the_order_of_levels_and_of_columns_do_not_matter(tables):
@@ -140,12 +123,7 @@ def test_a_unit_the_order_of_levels_and_of_columns_do_not_matter(tables):
     plain = relfit.compare(data, models, rng=0)
     other = relfit.compare(changed(data), {name: changed(model) for name, model in models.items()}, rng=0)
     np.testing.assert_allclose(plain.discrepancy, other.discrepancy, atol=1e-12)
-    assert plain.worse.tolist() == other.worse.tolist()
-    assert plain.worse[0] == np.False_
-    assert plain.worse[1:].any()
-
-
-# ── the same from every library and file ─────────────────────────────────────────────────────────────────────────────
+    assert plain.worse.tolist() == other.worse.tolist() == [False, True, True]
 
 
 def _gaps(table, seed):
@@ -184,29 +162,27 @@ def test_the_first_line_says_whether_columns_were_standardised(tmp_path):
         result = relfit.compare(files.pop("data"), files, rng=0, **options)
         assert relfit.Comparison.from_json(result.to_json()).unscaled == result.unscaled
         pair = relfit.compare_pair(tmp_path / f"data.{form}", *files.values(), rng=0, **options)
-        lines = {str(each).splitlines()[0].split(" · ", 1)[1].replace("RelMMD · ", "") for each in (result, pair)}
-        assert len({each.split(" · α")[0] for each in lines}) == 1
-        return lines.pop()
+        found = [re.search(" · n = 60(.*?) · α", str(each))[1] for each in (result, pair)]
+        assert found[0] == found[1]
+        return found[0]
 
-    assert "n = 60 · 3 columns not standardised · α" in line("npy")
-    assert "n = 60 · 3 columns standardised · α" in line("csv")
-    assert "n = 60 · 3 columns standardised · α" in line("npy", scale="auto")
-    assert "n = 60 · 3 columns not standardised · α" in line("csv", scale="none")
-    with relfit.computing(memory="8GB"):
-        assert "n = 60 · 3 columns not standardised · α" in line("npy")
+    for form, options, said in (
+        ("npy", {}, "not standardised"),
+        ("csv", {}, "standardised"),
+        ("npy", {"scale": "auto"}, "standardised"),
+        ("csv", {"scale": "none"}, "not standardised"),
+    ):
+        assert line(form, **options) == f" · 3 columns {said}"
     # D40: a factor of 1.8 changed the table, too, and only one of the two first lines said why.
     for name, rows in samples.items():
         np.save(tmp_path / f"{name}.npy", rows / [1.0, 3.0, 5.0])
-    assert "n = 60 · 3 columns not standardised · α" in line("npy")
+    with relfit.computing(memory="8GB"):
+        assert line("npy") == " · 3 columns not standardised"
     # A preset says what is done, and columns of one spread would not change much.
     assert "standardised" not in line("npy", preset="kid")
     even = {name: rows / [1.0, 3.0, 9.0] for name, rows in samples.items()}
     result = relfit.compare(even.pop("data"), even, rng=0)
     assert "standardised" not in str(result)
-    assert result.unscaled is None
-
-
-# ── gaps ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_gap_is_a_flag_beside_the_centre_or_a_level_of_its_own():
@@ -240,13 +216,9 @@ def test_rows_with_gaps_can_be_dropped_or_refused(tables):
     np.testing.assert_allclose(dropped.samples["same"], load(data, complete).samples["same"])
     line = refused(lambda: load(data, holes, encode=Encode(missing="refuse")), "model 'same': expected complete cells")
     assert "9 missing in column 'weight'" in line
-    everything = data.assign(
-        weight=np.where(np.arange(150) % 2, 1.0, np.nan), price=np.where(np.arange(150) % 2, np.nan, 1.0)
-    )
+    odd = np.arange(150) % 2 == 1
+    everything = data.assign(weight=np.where(odd, 1.0, np.nan), price=np.where(odd, np.nan, 1.0))
     refused(lambda: load(everything, models, encode=Encode(missing="drop")), "every row has a missing cell")
-
-
-# ── what is left out, and what the user says ─────────────────────────────────────────────────────────────────────────
 
 
 def test_ids_constants_free_text_and_empty_columns_are_left_out_by_name(tables):
@@ -257,12 +229,8 @@ def test_ids_constants_free_text_and_empty_columns_are_left_out_by_name(tables):
         empty = 1.5 if unit == "lb" else None
         return table.assign(number=range(5, n + 5), unit=unit, empty=empty, comment=[f"text {k}" for k in range(n)])
 
-    result = relfit.compare(
-        more(data, "kg"),
-        {"a": more(models["same"], "kg"), "b": more(models["other"], "lb")},
-        kernel=relfit.Gaussian(1.0),
-        rng=0,
-    )
+    more_models = {"a": more(models["same"], "kg"), "b": more(models["other"], "lb")}
+    result = relfit.compare(more(data, "kg"), more_models, kernel=relfit.Gaussian(1.0), rng=0)
     assert set(result.encoding.left_out) == {"number", "unit", "empty", "comment"}
     notes = " ".join(result.warnings)
     assert "'number' (row numbers), 'unit' (constant in the reference), 'empty' (every cell is missing)" in notes
@@ -300,14 +268,8 @@ def test_sdv_metadata_say_what_columns_are(tmp_path, form):
 
     def table():
         day = pd.Timestamp("2020-05-01") + pd.to_timedelta(rng.integers(0, 99, 70), unit="D")
-        return pd.DataFrame(
-            {
-                "user": rng.integers(0, 9, 70),
-                "zip": rng.integers(0, 5, 70),
-                "day": day.strftime("%d/%m/%Y"),
-                "x": rng.random(70),
-            }
-        )
+        columns = {"user": rng.integers(0, 9, 70), "zip": rng.integers(0, 5, 70), "x": rng.random(70)}
+        return pd.DataFrame({**columns, "day": day.strftime("%d/%m/%Y")})
 
     data, models = table(), {"a": table(), "b": table()}
     columns = {
@@ -326,9 +288,6 @@ def test_sdv_metadata_say_what_columns_are(tmp_path, form):
     for broken in ("{", "[]", '{"tables": 3}', '{"tables": {"t": {"columns": []}}}', "[" * 100000):
         path.write_text(broken)
         refused(lambda: load(data, models, encode=Encode(metadata=str(path))), str(path), "expected")
-
-
-# ── bad input ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -387,15 +346,12 @@ def test_a_scale_of_unknown_columns_or_words_is_refused(tables):
     "change",
     [
         {"columns": []},
-        {"columns": [{"name": 3}]},
-        {"columns": [{"name": "a", "scale": 0.0}]},
-        {"columns": [{"name": "a", "centre": "inf"}]},
-        {"columns": [{"name": "a"}, {"name": "a"}]},
-        {"columns": [{"name": "a", "kind": "lists"}]},
-        {"columns": [{"name": "a", "levels": [1]}]},
-        {"scale": "big"},
-        {"missing": 3},
-        {"left_out": [1, 2]},
+        *(
+            {"columns": [{**asdict(Column("a")), **wrong}]}
+            for wrong in ({"name": 3}, {"scale": 0.0}, {"centre": "inf"}, {"kind": "lists"}, {"levels": [1]})
+        ),
+        {"columns": [asdict(Column("a"))] * 2},
+        *({"scale": "big"}, {"missing": 3}, {"left_out": [1, 2]}),
     ],
 )
 def test_a_damaged_record_is_refused(tables, change):
@@ -404,14 +360,10 @@ def test_a_damaged_record_is_refused(tables, change):
     refused(lambda: relfit.Comparison.from_dict(record), "data: not a complete relfit.Comparison (encoding: expected")
 
 
-# ── the command line, out of core, the page ──────────────────────────────────────────────────────────────────────────
-
-
 @pytest.fixture
 def folder(tmp_path, monkeypatch, tables):
     monkeypatch.chdir(tmp_path)
-    data, models = tables
-    for name, table in {"data": data, **models}.items():
+    for name, table in {"data": tables[0], **tables[1]}.items():
         table.to_csv(f"{name}.csv", index=False)
     return tmp_path
 
@@ -431,8 +383,7 @@ def test_the_command_records_the_encoding_and_rerun_and_report_use_it(folder, ca
     assert main(["rerun", "r.json"]) == 0
     assert "Agrees" in capsys.readouterr().out
     assert main(["report", "r.json", *FILES, "--html", "again.html"]) == 0
-    page = (folder / "again.html").read_text()
-    assert page == (folder / "p.html").read_text() or "Which columns are wrong" in page
+    assert "Which columns are wrong" in (folder / "again.html").read_text()
     other = data.assign(weight=data["weight"] + 1e-3)
     refused(lambda: result.report(folder / "x.html", (other, models)), "the rows of the reference are not the same")
 
@@ -482,37 +433,28 @@ def test_truth_values_are_the_same_levels_in_every_form(tmp_path):
     """pandas writes True, polars true and R TRUE: they were different levels, and a frame has a type of its own."""
     tables = [drawn(k)[["weight", "sold"]] for k in range(3)]
     whole = load(tables[0], {"a": tables[1], "b": tables[2]})
-    for k, case in enumerate((str.capitalize, str.lower, str.upper)):
-        tables[k].assign(sold=[case(str(cell)) for cell in tables[k]["sold"]]).to_csv(
-            tmp_path / f"{k}.csv", index=False
-        )
     files = [str(tmp_path / f"{k}.csv") for k in range(3)]
+    for table, file, case in zip(tables, files, (str.capitalize, str.lower, str.upper), strict=True):
+        table.assign(sold=table["sold"].astype(str).map(case)).to_csv(file, index=False)
     read = load(files[0], {"a": files[1], "b": files[2]})
     assert read.encoding == whole.encoding
     assert read.encoding.columns[1].levels == ("False", "True")
     assert np.array_equal(read.models["b"], whole.models["b"])
 
 
-def test_durations_and_categories_are_the_same_in_every_library(tmp_path):
+@pytest.mark.parametrize("way", ["parquet", "pandas", "polars", "arrow"])
+def test_durations_and_categories_are_the_same_in_every_library(tmp_path, way):
     """Durations were text, and categories written as numbers were numbers, outside pandas."""
     rng = np.random.default_rng(0)
-    frames = [
-        pd.DataFrame(
-            {
-                "took": pd.to_timedelta(rng.integers(0, 10**6, 80), unit="s"),
-                "code": pd.Categorical(rng.choice(["1", "2", "3"], 80)),
-                "at": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 10**15, 80), unit="ns"),
-            }
-        )
-        for _ in range(3)
-    ]
-    kinds = {}
-    for way in ("parquet", "pandas", "polars", "arrow"):
-        tables = [_ways(frame, tmp_path, k)[way] for k, frame in enumerate(frames)]
-        data = load(tables[0], {"a": tables[1], "b": tables[2]})
-        kinds[way] = [column.kind for column in data.encoding.columns]
-        np.testing.assert_allclose(data.reference[:, 0].std(), 1.0)
-    assert set(map(tuple, kinds.values())) == {("number", "category", "date")}
+
+    def table(name):
+        times = {"took": pd.to_timedelta(rng.integers(0, 10**6, 80), unit="s")}
+        times["at"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 10**15, 80), unit="ns")
+        return _ways(pd.DataFrame({**times, "code": pd.Categorical(rng.choice(["1", "2"], 80))}), tmp_path, name)[way]
+
+    data = load(table(0), {"a": table(1), "b": table(2)})
+    assert [column.kind for column in data.encoding.columns] == ["number", "date", "category"]
+    np.testing.assert_allclose(data.reference[:, 0].std(), 1.0)
 
 
 def test_levels_that_do_not_fit_into_the_memory_limit_are_one_line(monkeypatch):
@@ -657,17 +599,20 @@ def test_a_column_of_lists_in_pandas_is_one_line():
     refused(lambda: load(iter([frame]), {"a": iter([frame]), "b": frame}), said)
 
 
-def test_more_levels_than_a_left_out_column_holds_are_told_apart_in_parts(tmp_path, monkeypatch, capsys):
+def test_more_levels_than_a_left_out_column_holds_are_told_apart_in_parts(tmp_path, monkeypatch, rng):
     """N1: levels beyond 100,000 counted as one in parts, so that a gate that fails in memory passed with --memory."""
     monkeypatch.chdir(tmp_path)
-    tables = {"data": _many_levels(0, "A"), "good": _many_levels(1, "A"), "bad": _many_levels(2, "B")}
+    tables = {
+        name: pd.DataFrame({"x": rng.normal(size=202_000), "c": [f"u{k}" for k in range(101_000)] + [last] * 101_000})
+        for name, last in (("data", "A"), ("good", "A"), ("bad", "B"))
+    }
     for name, table in tables.items():
         table.to_parquet(f"{name}.parquet")
     command = ["compare", "data.parquet", "good.parquet", "bad.parquet", "--categorical", "c", "--estimator", "linear"]
     assert main([*command, "--gate", "bad", "--memory", "8GB", "--json", "parts.json"]) == 1
     assert main([*command, "--gate", "bad", "--json", "whole.json"]) == 1
     parts, whole = (relfit.Comparison.from_json(Path(f"{name}.json").read_text()) for name in ("parts", "whole"))
-    batches = {name: _batches(table, 50_500) for name, table in tables.items()}
+    batches = {name: iter([table[:50_500], table[50_500:]]) for name, table in tables.items()}
     encode = Encode(categorical="c")
     batch = relfit.compare(batches.pop("data"), batches, encode=encode, estimator="linear", rng=whole.seed)
     for result in (parts, batch):

@@ -18,21 +18,24 @@ def test_trials_and_rows():
     assert row["level"] in ("kept", "EXCEEDED")
 
 
-def test_unlike_models_tie():
+@pytest.mark.parametrize(
+    ("setting", "scores", "width"),
+    [
+        ({"case": "rare rows", "percent": 2.3}, close.rare_scores(2.3), 1.0),
+        ({"case": "heavy tails", "freedom": 5}, close.tail_scores(5), 1.5),
+    ],
+    ids=["rare rows", "heavy tails"],
+)
+def test_unlike_models_tie(setting, scores, width):
     """The two densities have the same KSD², to within the error of an estimate from 3000 rows."""
-    for setting, rows in (
-        ({"case": "rare rows", "percent": 2.3}, lambda rng: rng.normal(size=(3000, 1))),
-        ({"case": "heavy tails", "freedom": 5}, lambda rng: rng.standard_t(5, size=(3000, 1))),
-    ):
-        rare = setting["case"] == "rare rows"
-        scores = close.rare_scores(2.3) if rare else close.tail_scores(5)
-        models = {name: relfit.Density(score=score, dim=1) for name, score in zip("AB", scores, strict=True)}
-        x = rows(np.random.default_rng(1))
-        joint = relfit.estimate(x, models, kernel=relfit.Gaussian(1.0 if rare else 1.5), rng=0)
-        error = np.sqrt(np.array([1.0, -1.0]) @ joint.covariance @ np.array([1.0, -1.0]))
-        assert abs(joint.values[0] - joint.values[1]) < 4.0 * error
-        (row,) = close.unlike_rows({**setting, "n": 60}, [close.unlike_trial({**setting, "n": 60}, 0)] * 2)
-        assert {"auto: A", "auto: B"} < set(row)
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(3000, 1)) if width == 1.0 else rng.standard_t(5, size=(3000, 1))
+    models = {name: relfit.Density(score=score, dim=1) for name, score in zip("AB", scores, strict=True)}
+    joint = relfit.estimate(x, models, kernel=relfit.Gaussian(width), rng=0)
+    gap = np.array([1.0, -1.0])
+    assert abs(joint.values @ gap) < 4.0 * np.sqrt(gap @ joint.covariance @ gap)
+    (row,) = close.unlike_rows({**setting, "n": 60}, [close.unlike_trial({**setting, "n": 60}, 0)] * 2)
+    assert {"auto: A", "auto: B"} < set(row)
 
 
 def test_coverage_is_measured_against_the_truth():

@@ -18,7 +18,7 @@ import math
 import os
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from relfit.compute.rows import cuts, held_rows, is_mapped, parts, spilled, tran
 from relfit.data.arrays import LARGEST_VALUE
 from relfit.data.files.json import read_json
 from relfit.data.files.text import ROW_NUMBERS
+from relfit.data.models import Density, Floats
 from relfit.data.tables import (
     DATE,
     MOST_HELD,
@@ -38,6 +39,7 @@ from relfit.data.tables import (
     Table,
     date_text,
     drop_option,
+    is_key,
     parsed_dates,
 )
 from relfit.util.arrays import Array, host, medians, rounds_coarsely
@@ -76,10 +78,33 @@ _KINDS = {"number": "numbers", "date": "dates", "text": "text"}
 _MEDIAN_ROWS = 1_000_000
 _MEDIAN_NUMBERS = 2**21
 _MAD = 1.482602218505602
+# The spread is taken from at most so many rows of a sample, evenly spaced, or from so many for
+# each column.
+_MOST_ROWS = 4_000
+ROWS_PER_COLUMN = 10
+# Beyond so many columns the record of a result would be mostly this matrix.
+MOST_COLUMNS = 256
+# Rows further out than this many times the median squared distance count less, so that no
+# outlier decides.
+_FAR = 20.0
+_ROUNDS = 50
+_SETTLED = 1e-9
+# Columns with a smaller eigenvalue of their correlations count as combinations of each other.
+_SINGULAR = 1e-12
 
 # Differences of larger numbers overflow.
 _LARGEST = 1e307
 
+_SDV_KINDS = {
+    "numerical": "number",
+    "categorical": "category",
+    "boolean": "category",
+    "datetime": "date",
+}
+# Of columns of which something is known the kind, or "id", and the form of dates.
+Kinds = dict[str, tuple[str, str | None]]
+# The table of the reference under None, and those of the models.
+Tables = Mapping[str | None, Table]
 # One word for all columns, or a scale for each of some columns by name; the others are then
 # scaled as by "auto".
 Scale = str | Mapping[str, float]
@@ -104,16 +129,10 @@ def as_scale(value: Any) -> Scale | None:
 
 
 def _column_names(argument: str, value: Any) -> tuple[str, ...]:
-    names = (
-        (value,)
-        if isinstance(value, str)
-        else tuple(value)
-        if isinstance(value, Sequence)
-        else (None,)
-    )
-    if not all(map(is_text, names)):
+    names = (value,) if isinstance(value, str) else value
+    if not isinstance(names, Sequence) or not all(map(is_text, names)):
         raise InputError(f"{argument}: expected names of columns, got {reprlib.repr(value)}")
-    return names
+    return tuple(names)
 
 
 @described
@@ -156,7 +175,7 @@ class Encode:
                 f"{reprlib.repr(self.metadata)}"
             )
 
-    def kinds(self, names: Sequence[str]) -> dict[str, tuple[str, str | None]]:
+    def kinds(self, names: Sequence[str]) -> Kinds:
         """For columns of which something is known, the kind, or "id", and the form of dates."""
         _check_names("categorical", self.categorical, names)
         known = {} if self.metadata is None else _sdv_kinds(self.metadata, names)
@@ -170,7 +189,7 @@ def _check_names(argument: str, given: Iterable[str], names: Sequence[str]) -> N
         raise InputError(f"{argument}: expected names of columns, got {wrong!r}; there {there}")
 
 
-def _sdv_kinds(metadata: Any, names: Sequence[str]) -> dict[str, tuple[str, str | None]]:
+def _sdv_kinds(metadata: Any, names: Sequence[str]) -> Kinds:
     """The kinds in SDV's metadata; anything but numbers, categories, truth values and dates
     is an id or personal.
     """
@@ -178,38 +197,26 @@ def _sdv_kinds(metadata: Any, names: Sequence[str]) -> dict[str, tuple[str, str 
     if not isinstance(metadata, Mapping):
         where = os.fsdecode(metadata)
         metadata = read_json(Path(where))
-    tables = metadata.get("tables", {"": metadata}) if isinstance(metadata, Mapping) else {}
-    tables = tables if isinstance(tables, Mapping) else {}
-    columns = [
-        t["columns"]
-        for t in tables.values()
-        if isinstance(t, Mapping) and isinstance(t.get("columns"), Mapping)
-    ]
-    chosen = next(
-        (each for each in columns if set(names) <= set(each)),
-        columns[0] if len(columns) == 1 else None,
-    )
-    if chosen is None:
+    tables = _mapping(_mapping(metadata).get("tables", {"": metadata}))
+    columns = [_mapping(_mapping(table).get("columns")) for table in tables.values()]
+    known = [each for each in columns if each and (len(columns) == 1 or {*names} <= {*each})]
+    if not known:
         raise InputError(
             f"{where}: expected SDV's metadata with a table that has these "
             f"columns, got something else"
         )
-    kinds = {
-        "numerical": "number",
-        "categorical": "category",
-        "boolean": "category",
-        "datetime": "date",
-    }
-    known = {}
+    kinds: Kinds = {}
     for name in names:
-        facts = chosen.get(name)
-        if isinstance(facts, Mapping) and isinstance(facts.get("sdtype"), str):
-            form = facts.get("datetime_format")
-            known[name] = (
-                kinds.get(facts["sdtype"], "id"),
-                form if isinstance(form, str) else None,
-            )
-    return known
+        facts = _mapping(known[0].get(name))
+        form = facts.get("datetime_format")
+        if isinstance(facts.get("sdtype"), str):
+            kind = _SDV_KINDS.get(facts["sdtype"], "id")
+            kinds[name] = (kind, form if isinstance(form, str) else None)
+    return kinds
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 @dataclass(frozen=True)
@@ -249,7 +256,18 @@ class Column:
     @property
     def width(self) -> int:
         """How many numbers it becomes."""
-        return (len(self.levels) if self.kind == "category" else 1) + self.other + self.missing
+        return len(self.labels)
+
+    def is_valid(self) -> bool:
+        """True if all values are of their types, as in a file of results they may not be."""
+        return (
+            all(map(is_text, (self.name, *self.levels, self.form or "")))
+            and self.kind in ("number", "date", "category")
+            and all(type(number) in (int, float) for number in (self.centre, self.scale))
+            and abs(self.centre) < math.inf
+            and 0.0 < self.scale < math.inf
+            and all(type(flag) is bool for flag in (self.missing, self.other))
+        )
 
     def found(self, source: str, cells: Cells) -> Array:
         """(n,) the place of each cell's level among the numbers that it becomes; of a number
@@ -277,10 +295,8 @@ class Column:
         position = {level: k for k, level in enumerate(self.levels)}
         other = len(self.levels) if self.other else -1
         gap = len(self.levels) + self.other if self.missing else other
-        found = np.array(
-            [*(position.get(level, other) for level in text.levels), gap], dtype=np.float64
-        )
-        places = np.asarray(found[text.values])
+        levels = (position.get(level, other) for level in text.levels)
+        places = np.asarray(text.of_levels(levels, gap))
         if (places < 0).any():
             raise InputError(
                 f"{source}: expected levels of the reference in column "
@@ -290,31 +306,22 @@ class Column:
 
     def numbers(self, source: str, cells: Cells) -> Array:
         """Of a number or a date, the values of the cells, NaN where one is missing."""
-        if cells.kind == self.kind or cells.missing.all():
-            return (
-                np.full(len(cells), np.nan)
-                if cells.kind == "text"
-                else np.asarray(cells.values)
-            )
-        expected = _KINDS[self.kind]
+        if cells.kind == self.kind or (cells.kind != "text" and cells.missing.all()):
+            return np.asarray(cells.values)
         got = _KINDS[cells.kind]
         if cells.kind == "text":
             counts = cells.counts
-            values = [_parsed(level, self.kind, self.form) for level in cells.levels]
-            wrong = [k for k, value in enumerate(values) if value is None and counts[k]]
+            parsed = [_parsed(level, self.kind, self.form) for level in cells.levels]
+            wrong = [k for k, value in enumerate(parsed) if value is None and counts[k]]
             if not wrong:
-                known = np.array(
-                    [*(math.nan if value is None else value for value in values), math.nan]
-                )
-                return np.asarray(known[cells.values])
+                return np.asarray(cells.of_levels(parsed, None))
             got = (
                 f"{cells.levels[wrong[0]]!r:.60} in {int(counts[wrong].sum())} of "
                 f"{len(cells)} rows"
             )
         raise InputError(
-            f"{source}: expected {expected} in column {self.name!r}, got {got}; fix them, or "
-            f"name the column in "
-            "categorical or drop"
+            f"{source}: expected {_KINDS[self.kind]} in column {self.name!r}, got {got}; "
+            f"fix them, or name the column in categorical or drop"
         )
 
 
@@ -396,8 +403,19 @@ class Encoding:
         if self.scale == "none":
             return rows
         if folder is None:
-            return self.encoded(rows)
-        return spilled((self.encoded(rows[part]) for part in parts(rows.shape)), folder)
+            return self._scaled(rows)
+        return spilled((self._scaled(rows[part]) for part in parts(rows.shape)), folder)
+
+    def _scaled(self, rows: Array) -> Array:
+        """Rows of numbers (n, d), encoded."""
+        # What overflows is refused by the check of the values.
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = np.asarray((rows - self.centres) / self.scales)
+        if self.root is None or not len(rows):
+            return scaled
+        return np.ascontiguousarray(
+            solve_triangular(np.array(self.root), scaled.T, lower=True).T
+        )
 
     def _of_table(self, table: Table, folder: Path | None) -> Array:
         absent = next((name for name in self.names if name not in table.columns), None)
@@ -417,25 +435,8 @@ class Encoding:
         )
         return held_rows(blocks) if folder is None else spilled(blocks, folder)
 
-    def encoded(self, rows: Array) -> Array:
-        """(n, width) the encoded rows of cells (n, d), which are numbers (NaN if missing) or
-        the places of levels.
-        """
-        if self.slices[-1].stop > len(self.columns) or any(
-            column.kind == "category" for column in self.columns
-        ):
-            return self._filled(rows.T)
-        # What overflows is refused by the check of the values.
-        with np.errstate(over="ignore", invalid="ignore"):
-            scaled = np.asarray((rows - self.centres) / self.scales)
-        if self.root is None or not len(rows):
-            return scaled
-        return np.ascontiguousarray(
-            solve_triangular(np.array(self.root), scaled.T, lower=True).T
-        )
-
     def _filled(self, columns: Any) -> Array:
-        """(n, width) the encoded rows of the cells of every column."""
+        """(n, width) the encoded rows of what `Column.found` gave for every column."""
         out = np.zeros((len(columns[0]), self.slices[-1].stop))
         flat = out.reshape(-1)
         first = np.arange(len(out)) * out.shape[1]
@@ -486,65 +487,37 @@ class Encoding:
     def from_dict(cls, data: Any) -> Encoding:
         """The encoding that `to_dict` described; anything else is refused."""
         try:
-            known = {item.name for item in fields(Column)}
-            dicts = [
-                {key: value for key, value in each.items() if key in known}
-                for each in data["columns"]
-            ]
             columns = tuple(
-                Column(**{**each, "levels": tuple(each.get("levels", ()))}) for each in dicts
+                Column(**{**each, "levels": tuple(each["levels"])}) for each in data["columns"]
             )
+            root = data["root"] and tuple(map(tuple, data["root"]))
             encoding = cls(
-                data["scale"],
-                columns,
-                dict(data.get("left_out", {})),
-                data.get("missing", "flag"),
+                data["scale"], columns, dict(data["left_out"]), data["missing"], root
             )
-            words = [
-                *encoding.names,
-                *encoding.left_out.values(),
-                *(level for c in columns for level in c.levels),
-            ]
-            numbers = [number for column in columns for number in (column.centre, column.scale)]
-            right = (
-                *(all(map(is_text, words)), len(set(encoding.names)) == len(columns) > 0),
-                all(
-                    type(number) in (int, float) and abs(number) < math.inf
-                    for number in numbers
-                ),
-                all(
-                    column.scale > 0.0 and column.kind in ("number", "date", "category")
-                    for column in columns
-                ),
-                all(
-                    type(flag) is bool
-                    for column in columns
-                    for flag in (column.missing, column.other)
-                ),
-                all(column.form is None or is_text(column.form) for column in columns),
-                encoding.scale in (*SCALES, "given") and encoding.missing in MISSING,
-            )
+            right = encoding._is_valid()
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 f"encoding: expected what Encoding.to_dict gives ({error})"
             ) from None
-        if not all(right):
+        if not right:
             raise ValueError(
-                "encoding: expected columns with names, centres and scales above 0, got others"
+                "encoding: expected columns with names, centres and scales above 0, and a root "
+                "that is a lower triangle with a diagonal above 0, got others"
             )
-        if data.get("root") is None:
-            return encoding
-        root = np.array(data["root"], dtype=np.float64)
-        if (
-            root.shape != (len(columns),) * 2
-            or not (np.isfinite(root).all() and (np.diag(root) > 0.0).all())
-            or not np.array_equal(root, np.tril(root))
-        ):
-            raise ValueError(
-                "encoding: expected a root that is a lower triangle with a "
-                "diagonal above 0, got another"
-            )
-        return replace(encoding, root=tuple(map(tuple, root.tolist())))
+        return encoding
+
+    def _is_valid(self) -> bool:
+        root = np.eye(len(self.columns)) if self.root is None else np.array(self.root, float)
+        return (
+            0 < len(self.columns) == len(set(self.names))
+            and all(column.is_valid() for column in self.columns)
+            and all(map(is_text, self.left_out.values()))
+            and self.scale in (*SCALES, "given")
+            and self.missing in MISSING
+            and root.shape == (len(self.columns),) * 2
+            and bool(np.isfinite(root).all() and (np.diag(root) > 0.0).all())
+            and np.array_equal(root, np.tril(root))
+        )
 
 
 def fit_rows(reference: Any, scale: Scale, names: Sequence[str] | None = None) -> Encoding:
@@ -601,11 +574,8 @@ def uneven_columns(rows: Any) -> int | None:
     some = some / (np.abs(some).max() or 1.0)
     variance = some.var(axis=0)
     variance = variance[variance > 0.0]
-    return (
-        int(rows.shape[1])
-        if len(variance) > 1 and variance.max() > _UNEVEN**2 * variance.min()
-        else None
-    )
+    uneven = len(variance) > 1 and variance.max() > _UNEVEN**2 * variance.min()
+    return int(rows.shape[1]) if uneven else None
 
 
 def robust(rows: Any) -> tuple[Array, Array]:
@@ -631,19 +601,15 @@ def _some_columns(rows: Any, step: int) -> Iterator[Array]:
 
     Those of a mapped file are copied to a temporary file first, so that the rows are read once.
     """
-    count = -(-len(rows) // step)
-    width = rows.shape[1]
+    some_rows = rows[::step]
+    count, width = some_rows.shape
     fewer = max(1, _MEDIAN_NUMBERS // count)
-    if fewer >= width:
-        yield rows[::step]
-    elif not is_mapped(rows):
+    with temporary_folder() as folder:
+        columns = some_rows.T
+        if is_mapped(rows) and fewer < width:
+            columns = transposed(some_rows, folder)
         for some in cuts(width, fewer):
-            yield rows[::step, some]
-    else:
-        with temporary_folder() as folder:
-            columns = transposed(rows[::step], folder)
-            for some in cuts(width, fewer):
-                yield columns[some].T
+            yield columns[some].T
 
 
 def _over(
@@ -657,7 +623,7 @@ def _over(
 
 
 def encoded_tables(
-    tables: Mapping[str | None, Table],
+    tables: Tables,
     scale: Scale,
     encode: Encode,
     encoding: Encoding | None = None,
@@ -672,14 +638,10 @@ def encoded_tables(
     notes: list[str] = []
     fitted = encoding or fit_table(tables[None], scale, encode)
     if fitted.missing == "drop":
-        complete = {key: ~_any_missing(fitted, table) for key, table in tables.items()}
-        notes += [
-            f"{int((~kept).sum())} of {len(kept)} rows of {_whose(key)} have missing cells "
-            f"and were left out"
-            for key, kept in complete.items()
-            if not kept.all()
-        ]
-        tables = {key: _kept(table, complete[key], folder) for key, table in tables.items()}
+        tables = {
+            key: _complete_rows(fitted, table, key, folder, notes)
+            for key, table in tables.items()
+        }
         empty = next((table.source for table in tables.values() if not len(table)), None)
         if empty is not None:
             raise InputError(
@@ -692,17 +654,27 @@ def encoded_tables(
         )
         fitted = replace(fitted, columns=columns)
         gaps = [column.name for column in columns if column.missing]
-        notes += (
-            [f"missing cells of {listed(gaps, quote=repr)} count as a value of their own"]
-            if gaps
-            else []
-        )
+        if gaps:
+            shown = listed(gaps, quote=repr)
+            notes.append(f"missing cells of {shown} count as a value of their own")
         notes += _left_out_notes(fitted, tables)
-    return (
-        fitted,
-        {key: fitted.apply(table, folder) for key, table in tables.items()},
-        tuple(notes),
+    rows = {key: fitted.apply(table, folder) for key, table in tables.items()}
+    return fitted, rows, tuple(notes)
+
+
+def _complete_rows(
+    encoding: Encoding, table: Table, key: str | None, folder: Path | None, notes: list[str]
+) -> Table:
+    """The rows of a table without missing cells, and a note on how many the others are."""
+    columns = [table.columns[name] for name in encoding.names if name in table.columns]
+    gone = reduce(np.logical_or, (cells.missing for cells in columns))
+    if not gone.any():
+        return table
+    notes.append(
+        f"{int(gone.sum())} of {len(gone)} rows of {_whose(key)} have missing cells and were "
+        f"left out"
     )
+    return table[~gone] if folder is None else table.spilled(folder, ~gone)
 
 
 def fit_table(
@@ -720,14 +692,7 @@ def fit_table(
         # Every column of a single row is constant, which is not what is wrong with it.
         raise InputError(f"{reference.source}: expected at least 2 rows, got {len(reference)}")
     kinds = encode.kinds(reference.names)
-    before = already_left_out or {}
-    rest = reference.select([k for k, name in enumerate(reference.names) if name not in before])
-    columns, left_out = fitted_columns(rest, scale, kinds)
-    left_out = {
-        name: {**before, **left_out}[name]
-        for name in reference.names
-        if name in before or name in left_out
-    }
+    columns, left_out = fitted_columns(reference, scale, kinds, already_left_out)
     if not columns:
         reasons = listed([f"{name!r} ({why})" for name, why in left_out.items()], quote=str)
         raise InputError(
@@ -737,15 +702,20 @@ def fit_table(
 
 
 def fitted_columns(
-    table: Table, scale: Scale, kinds: Mapping[str, tuple[str, str | None]]
+    table: Table,
+    scale: Scale,
+    kinds: Kinds,
+    already_left_out: Mapping[str, str] | None = None,
 ) -> tuple[list[Column], dict[str, str]]:
     """The columns of the reference that are compared, and the others with the reason;
     `kinds` are those known.
     """
+    before = already_left_out or {}
     columns = []
     left_out = {}
     for name, cells in table.columns.items():
-        fitted = _fitted(table.source, name, cells, scale, *kinds.get(name, (None, None)))
+        kind, form = kinds.get(name, (None, None))
+        fitted = before.get(name) or _fitted(table.source, name, cells, scale, kind, form)
         if isinstance(fitted, Column):
             columns.append(fitted)
         else:
@@ -766,32 +736,7 @@ def _fitted(
         return _EMPTY
     if kind == "category" or (kind is None and cells.kind == "text"):
         text = _as_levels(source, name, cells)
-        counts = text.counts
-        differ = np.count_nonzero(counts)
-        if kind is None:
-            _refuse_mixed(source, name, text, counts)
-            if differ > MOST_HELD:
-                return f"free text or an id: more than {MOST_HELD} different values"
-            if differ > _MOST_FREE and differ > _FREE * count:
-                return f"free text or an id: {differ} different values in {count} cells"
-        if differ == 1 and there.all():
-            return _CONSTANT
-        # The most frequent levels; of equally frequent ones the first by name, whatever their
-        # order in the table.
-        kept = sorted(
-            (k for k in range(len(counts)) if counts[k]),
-            key=lambda k: (-counts[k], text.levels[k]),
-        )
-        levels = tuple(sorted(text.levels[k] for k in kept[:MOST_LEVELS]))
-        if given is None:
-            places = [
-                *counts[kept[:MOST_LEVELS]],
-                counts[kept[MOST_LEVELS:]].sum(),
-                len(there) - count,
-            ]
-            alike = float(np.square(np.array(places) / len(there)).sum())
-            given = 1.0 if scale == "none" else math.sqrt((1.0 - alike) / 2.0)
-        return Column(name, "category", 0.0, given, levels)
+        return _fitted_category(source, name, text, given, scale, guessed=kind is None)
     column = Column(name, kind or cells.kind, form=form)
     values = column.numbers(source, cells)
     values = values if count == len(cells) else values[there]
@@ -802,21 +747,17 @@ def _fitted(
         raise InputError(
             f"{source}: expected finite numbers in column {name!r}, got {others} others"
         )
-    if (
-        cells.whole is not None
-        and cells.whole[0] < cells.whole[1]
-        and rounds_coarsely(low, high)
-    ):
+    whole = cells.whole
+    if whole is not None and whole[0] < whole[1] and rounds_coarsely(low, high):
         raise InputError(
             f"{source}: expected numbers that float64 can tell apart in column {name!r}, got "
-            f"whole numbers from "
-            f"{cells.whole[0]} to {cells.whole[1]}; subtract a constant, or leave the "
-            f"column out "
-            f"({drop_option([name])})"
+            f"whole numbers from {whole[0]} to {whole[1]}; subtract a constant, or leave the "
+            f"column out ({drop_option([name])})"
         )
     if low == high and count == len(cells):
         return _CONSTANT
-    if column.kind == "number" and _are_row_numbers(name, values):
+    counts_rows = len(values) >= _FEWEST_NUMBERED and bool((np.diff(values) == 1.0).all())
+    if column.kind == "number" and (counts_rows or (name in ROW_NUMBERS and is_key(values))):
         return "row numbers"
     if scale == "none":
         return column
@@ -826,16 +767,30 @@ def _fitted(
     )
 
 
-def _are_row_numbers(name: str, values: Array) -> bool:
-    """True for numbers that count the rows, and for whole numbers that never repeat under a
-    name for row numbers.
-    """
-    if name in ROW_NUMBERS:
-        return bool((values == np.rint(values)).all()) and len(np.unique(values)) == len(values)
-    enough = len(values) >= _FEWEST_NUMBERED
-    return enough and all(
-        bool((np.diff(some) == 1.0).all()) for some in (values[:_FEWEST_NUMBERED], values)
-    )
+def _fitted_category(
+    source: str, name: str, text: Cells, given: float | None, scale: Scale, guessed: bool
+) -> Column | str:
+    counts = text.counts
+    count = int(counts.sum())
+    missing = len(text) - count
+    differ = np.count_nonzero(counts)
+    if guessed:
+        _refuse_mixed(source, name, text, counts)
+        if differ > MOST_HELD:
+            return f"free text or an id: more than {MOST_HELD} different values"
+        if differ > _MOST_FREE and differ > _FREE * count:
+            return f"free text or an id: {differ} different values in {count} cells"
+    if differ == 1 and not missing:
+        return _CONSTANT
+    # The most frequent levels; of equally frequent ones the first by name, whatever their
+    # order in the table.
+    order = sorted(np.flatnonzero(counts).tolist(), key=lambda k: (-counts[k], text.levels[k]))
+    kept = order[:MOST_LEVELS]
+    if given is None:
+        places = np.array([*counts[kept], counts[order[MOST_LEVELS:]].sum(), missing])
+        alike = float(np.square(places / len(text)).sum())
+        given = 1.0 if scale == "none" else math.sqrt((1.0 - alike) / 2.0)
+    return Column(name, "category", 0.0, given, tuple(sorted(text.levels[k] for k in kept)))
 
 
 def _refuse_mixed(source: str, name: str, text: Cells, counts: NDArray[np.intp]) -> None:
@@ -859,22 +814,7 @@ def _refuse_mixed(source: str, name: str, text: Cells, counts: NDArray[np.intp])
             )
 
 
-def _any_missing(encoding: Encoding, table: Table) -> NDArray[np.bool_]:
-    return reduce(
-        np.logical_or,
-        (table.columns[name].missing for name in encoding.names if name in table.columns),
-    )
-
-
-def _kept(table: Table, rows: NDArray[np.bool_], folder: Path | None) -> Table:
-    if rows.all():
-        return table
-    return table[rows] if folder is None else table.spilled(folder, rows)
-
-
-def _widened(
-    column: Column, tables: Mapping[str | None, Table], missing: str, notes: list[str]
-) -> Column:
+def _widened(column: Column, tables: Tables, missing: str, notes: list[str]) -> Column:
     """The column with places for missing cells and other levels, if any table has some;
     notes on rare and new levels.
 
@@ -890,14 +830,11 @@ def _widened(
         )
     column = replace(column, missing=any(gaps.values()))
     empty = [_whose(key) for key, count in gaps.items() if count == len(tables[key])]
-    notes += (
-        [f"{column.name!r} is missing in every row of {listed(empty, quote=str)}"]
-        if empty
-        else []
-    )
+    if empty:
+        notes.append(f"{column.name!r} is missing in every row of {listed(empty, quote=str)}")
     if column.kind != "category":
         return column
-    there = {key: table.columns[column.name].as_text().present for key, table in tables.items()}
+    there = _present(tables, column.name)
     every = there.pop(None)
     rare = len(every) - len(column.levels)
     new = set[str]().union(*there.values()) - every
@@ -918,7 +855,12 @@ def _widened(
     return replace(column, other=bool(rare or new))
 
 
-def _left_out_notes(encoding: Encoding, tables: Mapping[str | None, Table]) -> list[str]:
+def _present(tables: Tables, name: str) -> dict[str | None, set[str]]:
+    """The levels that the cells of each table have."""
+    return {key: table.columns[name].as_text().present for key, table in tables.items()}
+
+
+def _left_out_notes(encoding: Encoding, tables: Tables) -> list[str]:
     if not encoding.left_out:
         return []
     shown = listed(
@@ -926,7 +868,7 @@ def _left_out_notes(encoding: Encoding, tables: Mapping[str | None, Table]) -> l
     )
     notes = [f"columns left out: {shown}"]
     for name in (name for name, why in encoding.left_out.items() if why in (_CONSTANT, _EMPTY)):
-        held = {key: table.columns[name].as_text().present for key, table in tables.items()}
+        held = _present(tables, name)
         others = [_whose(key) for key, levels in held.items() if levels != held[None]]
         if others:
             value = f"{next(iter(held[None])):.60}" if held[None] else "missing"
@@ -939,3 +881,108 @@ def _left_out_notes(encoding: Encoding, tables: Mapping[str | None, Table]) -> l
 
 def _whose(key: str | None) -> str:
     return "the reference" if key is None else repr(key)
+
+
+# ── densities ─────────────────────────────────────────────────────────────────────────────────
+#
+# KSD measures distances between rows with one bandwidth for all columns. If columns have unlike
+# units, or go together closely, it sees one direction only. A change of variables is the cure:
+# with x = Lx' the score of x' is Lᵀ s(x), and the log density the same up to a constant.
+
+
+def density_encoding(
+    samples: Sequence[Any], scale: Scale, names: Sequence[str] | None
+) -> tuple[Encoding, str]:
+    """The encoding of the rows of these samples together, and a note where they cannot be
+    whitened.
+
+    Nothing is subtracted: a shift changes no distance, and a row close to the edge of a
+    support must stay inside. For densities "auto" is "whiten".
+    """
+    d = samples[0].shape[1]
+    most = max(_MOST_ROWS, ROWS_PER_COLUMN * d)
+    pooled = np.concatenate([rows[:: max(1, -(-len(rows) // most))] for rows in samples])
+    whiten = scale in ("auto", "whiten")
+    fitted = fit_rows(pooled, "robust" if whiten else scale, names)
+    scales = fitted.scales
+    root = None
+    why = ""
+    if whiten and d > MOST_COLUMNS:
+        why = f"{d} columns are too many to be whitened"
+    elif whiten and len(pooled) < ROWS_PER_COLUMN * d:
+        why = f"{len(pooled)} rows are too few to whiten {d} columns"
+    elif whiten:
+        scales, correlation = spread(pooled)
+        if np.linalg.eigvalsh(correlation)[0] < _SINGULAR:
+            why = "some columns are combinations of others, so that they cannot be whitened"
+        else:
+            root = tuple(map(tuple, np.linalg.cholesky(correlation).tolist()))
+    zipped = zip(fitted.names, scales, strict=True)
+    columns = tuple(Column(name, scale=float(s)) for name, s in zipped)
+    note = f"{why}; each column was divided by its own spread instead" if why else ""
+    return Encoding("whiten" if whiten else fitted.scale, columns, root=root), note
+
+
+def spread(rows: Array) -> tuple[Array, Array]:
+    """(d,) the standard deviations of the columns, 1 for a constant one, and their
+    correlations (d, d).
+
+    Rows far out count less: w = min(1, 20 median(r²)/r²) with r² = (x − m)ᵀC⁻¹(x − m), in m
+    and in C. For normal rows all w are 1, and C is the covariance; one outlier, or a law
+    without variances, changes little.
+
+    >>> scales, correlation = spread(np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 4.0], [2.0, 4.0]]))
+    >>> scales.tolist(), correlation.round(9).tolist()
+    ([1.0, 2.0], [[1.0, 0.0], [0.0, 1.0]])
+    """
+    centre, unit = robust(rows)
+    z = (rows - centre) / unit
+    weights = np.ones(len(rows))
+    for _ in range(_ROUNDS):
+        gaps = z - weights @ z / weights.sum()
+        covariance = (gaps.T * weights) @ gaps / len(z)
+        deviations = np.sqrt(np.diag(covariance))
+        deviations[deviations == 0.0] = 1.0
+        correlation = covariance / np.outer(deviations, deviations)
+        np.fill_diagonal(correlation, 1.0)
+        values, vectors = np.linalg.eigh(correlation)
+        squares = np.square(gaps / deviations @ vectors) @ (1.0 / np.maximum(values, _SINGULAR))
+        limit = _FAR * float(np.median(squares))
+        if not limit > 0.0:
+            break
+        last = weights
+        weights = limit / np.maximum(squares, limit)
+        if np.abs(weights / last - 1.0).max() < _SETTLED:
+            break
+    return unit * deviations, correlation
+
+
+def encoded_density(density: Density, encoding: Encoding) -> Density:
+    """The density of encoded rows, up to a constant: its score is Lᵀ s(Lx').
+
+    A log density without a score stays without: finite differences are better where all
+    columns have one size.
+
+    >>> wide = Density(score=lambda x: -x / 100.0)
+    >>> encoded_density(wide, Encoding("given", (Column("x", scale=10.0),))).scores(
+    ...     np.array([[2.0]])
+    ... )
+    array([[-2.]])
+    """
+    forward = np.diag(encoding.scales)
+    if encoding.root is not None:
+        forward = encoding.scales[:, None] * np.array(encoding.root)
+    centres = encoding.centres
+
+    def score(x: Array) -> Floats:
+        scores = density.raw_scores(x @ forward.T + centres)
+        # In the precision that they were computed in, which says how far they can be trusted.
+        return np.asarray(scores @ forward, dtype=scores.dtype)
+
+    return Density(
+        None if density.by_finite_differences else score,
+        None
+        if density.log_prob is None
+        else lambda x: density.log_probs(x @ forward.T + centres),
+        density.dim,
+    )

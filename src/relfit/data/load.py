@@ -26,6 +26,8 @@ from relfit.data.encode import (
     Encode,
     Encoding,
     Scale,
+    density_encoding,
+    encoded_density,
     encoded_tables,
     fit_rows,
     fitted_columns,
@@ -71,7 +73,6 @@ from relfit.data.tables import (
     read_table,
     table_of,
 )
-from relfit.data.whiten import density_encoding, encoded_density
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError, way
 from relfit.util.progress import Progress

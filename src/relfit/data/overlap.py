@@ -16,27 +16,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.rows import parts
+from relfit.compute.rows import cuts, parts
 from relfit.util.arrays import Array, host, library
 
 Keys = NDArray[np.int64]
 
-# The number of values hashed at once, so that temporary arrays stay in the processor's cache.
+# The number of values hashed at once, so that temporary arrays stay in the processor's cache, and
+# of rows on a device.
 _VALUES_AT_ONCE = 2**16
-# The number of rows hashed at once on a device, and of numbers in samples that are hashed
-# together.
 _DEVICE_ROWS = 2**20
-_DEVICE_NUMBERS = 2**24
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """The keys of a sample's rows, where the rows are: in their order, and sorted. Those of
-    0.0 and −0.0 are equal.
-    """
+    """The keys of a sample's rows, where the rows are. Those of 0.0 and −0.0 are equal."""
 
     keys: Keys
-    ordered: Keys
+
+    @cached_property
+    def ordered(self) -> Keys:
+        """The keys, sorted."""
+        if isinstance(self.keys, np.ndarray):
+            return np.sort(self.keys)
+        return self.keys.sort().values
 
     @cached_property
     def digest(self) -> str:
@@ -56,37 +58,26 @@ class Fingerprint:
 Prints = Mapping[str | None, Fingerprint]
 
 
-def fingerprint(rows: Array) -> Fingerprint:
+def fingerprint(rows: Any) -> Fingerprint:
     """The keys of all rows of an array or of a tensor."""
-    if not isinstance(rows, np.ndarray):
-        return _sorted(_device_keys(rows))
-    keys = np.empty(len(rows), np.int64)
-    factors = _factors(rows.shape[1])
-    for part in parts(rows.shape, _VALUES_AT_ONCE):
-        keys[part] = _keys((rows[part] + 0.0).view(np.int64), factors)
-    return _sorted(keys)
+    # An odd factor for every column.
+    factors: Any = np.random.default_rng(0).integers(2**62, size=rows.shape[1]) * 2 + 1
+    if isinstance(rows, np.ndarray):
+        keys = np.empty(len(rows), np.int64)
+        for part in parts(rows.shape, _VALUES_AT_ONCE):
+            keys[part] = _keys((rows[part] + 0.0).view(np.int64), factors)
+        return Fingerprint(keys)
+    torch = library(rows)
+    factors = torch.as_tensor(factors, device=rows.device)
+    blocks = (rows[part].double() + 0.0 for part in cuts(len(rows), _DEVICE_ROWS))
+    return Fingerprint(
+        torch.cat([_keys(block.contiguous().view(torch.int64), factors) for block in blocks])
+    )
 
 
 def fingerprints(samples: Mapping[str | None, Array]) -> Prints:
-    """The keys of every sample; those of small tensors at once, since a device is slow to
-    start.
-    """
-    first = next(iter(samples.values()))
-    sizes = [len(rows) for rows in samples.values()]
-    if isinstance(first, np.ndarray) or sum(sizes) * first.shape[1] > _DEVICE_NUMBERS:
-        return {name: fingerprint(rows) for name, rows in samples.items()}
-    keys = _device_keys(library(first).cat(list(samples.values())))
-    return {name: _sorted(part) for name, part in zip(samples, keys.split(sizes), strict=True)}
-
-
-def _sorted(keys: Any) -> Fingerprint:
-    ordered = library(keys).sort(keys)
-    return Fingerprint(keys, ordered if isinstance(keys, np.ndarray) else ordered.values)
-
-
-def _factors(width: int) -> NDArray[np.int64]:
-    """An odd factor for every column."""
-    return np.random.default_rng(0).integers(2**62, size=width) * 2 + 1
+    """The keys of every sample."""
+    return {name: fingerprint(rows) for name, rows in samples.items()}
 
 
 def sample_copies(samples: Mapping[str, Array], prints: Prints) -> dict[str, str]:
@@ -154,15 +145,3 @@ def _keys(bits: Any, factors: Any) -> Any:
     mixed = (bits ^ ((bits >> 32) & (2**32 - 1))) * factors
     mixed ^= (mixed >> 29) & (2**35 - 1)
     return mixed.sum(axis=1)
-
-
-def _device_keys(rows: Any) -> Any:
-    """The same keys for the rows of a tensor."""
-    import torch
-
-    factors = torch.as_tensor(_factors(rows.shape[1]), device=rows.device)
-    blocks = (
-        rows[start : start + _DEVICE_ROWS].double() + 0.0
-        for start in range(0, len(rows), _DEVICE_ROWS)
-    )
-    return torch.cat([_keys(block.contiguous().view(torch.int64), factors) for block in blocks])

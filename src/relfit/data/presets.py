@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from relfit.data.arrays import as_rows
-from relfit.data.models import Density
 from relfit.kernels.base import Kernel
 from relfit.kernels.standard import Gaussian, Polynomial
 from relfit.stats.joint import JointEstimate
@@ -60,11 +58,6 @@ class Preset:
 
     def prepare(self, argument: str, value: Any) -> Array:
         """The rows that the kernel is applied to; errors name them by `argument`."""
-        if isinstance(value, Density):
-            raise InputError(
-                f"{argument}: a preset compares features, got a Density; give a "
-                f"sample from the model"
-            )
         rows = as_rows(argument, value)
         if not self.unit_length:
             return rows
@@ -106,32 +99,3 @@ def as_preset(name: Any) -> str:
             f"the number of images; use {kid}, on the same features"
         )
     return as_choice("preset", name, PRESETS)
-
-
-def apply_preset(name: str, reference: Any, models: Any) -> tuple[Array, Any, Kernel]:
-    """The prepared reference and models (a mapping or a sequence), and the kernel to compare
-    them with.
-
-    "kid": the cubic kernel ``(x·y/d + 1)³`` of the kernel inception distance. The
-    discrepancy is KID itself, the unbiased MMD², computed from all rows at once and not
-    averaged over subsets. "cmmd": rows scaled to unit length and ``exp(−r²/(2·10²))``. The
-    published CMMD is 1000 times the biased estimate; relfit gives the unbiased estimate and
-    does not multiply it.
-
-    >>> rows, models, kernel = apply_preset("cmmd", [[3.0, 4.0]], {"a": [[0.0, 2.0]]})
-    >>> rows, models, kernel
-    (array([[0.6, 0.8]]), {'a': array([[0., 1.]])}, Gaussian(bandwidth=10.0))
-    """
-    preset = PRESETS[as_preset(name)]
-    rows = preset.prepare("reference", reference)
-    if isinstance(models, Mapping):
-        return (
-            rows,
-            {key: preset.prepare(f"model {key!r}", model) for key, model in models.items()},
-            preset.kernel,
-        )
-    return (
-        rows,
-        [preset.prepare(f"model 'm{k}'", model) for k, model in enumerate(models, 1)],
-        preset.kernel,
-    )

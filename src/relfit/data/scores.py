@@ -27,7 +27,7 @@ from relfit.data.files.base import parse_columns, refuse_not_numeric
 from relfit.data.files.text import ROW_NUMBERS
 from relfit.data.metrics import direction_needed, known_direction, told_direction
 from relfit.data.posteriors import is_inference_data
-from relfit.data.tables import Cells, frame_names, keyed_columns, labels_of
+from relfit.data.tables import Cells, frame_names, is_key, keyed_columns, labels_of
 from relfit.util.arrays import Array, Mask, Rows, extremes
 from relfit.util.checks import check_number, check_whole
 from relfit.util.errors import InputError, way
@@ -50,9 +50,12 @@ _LEAVE_OUT = (
 # must fit into float64.
 LARGEST_SCORE = 2.0**200
 _MOST_NAMES = 8
+_BY_ITEM = ("values", "items", "strata", "groups", "labels", "prompts", "order")
 _TRUTH = {"true": 1.0, "false": 0.0}
 _KEY = re.compile(r"(^|[_ ])(id|ids|idx|index|uid|uuid|key|item|no|number)$", re.IGNORECASE)
 
+# (n,) keys, or labels of strata or groups.
+Labels = NDArray[Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -85,12 +88,12 @@ class Scores:
 
     names: tuple[str, ...]
     values: Array
-    items: NDArray[Any] | None = None
-    strata: NDArray[Any] | None = None
-    groups: NDArray[Any] | None = None
+    items: Labels | None = None
+    strata: Labels | None = None
+    groups: Labels | None = None
     weights: Mapping[Any, float] | None = None
     labels: Array | None = None
-    prompts: NDArray[Any] | None = None
+    prompts: Labels | None = None
     order: Rows | None = None
     repeats: int = 1
     part: tuple[str, str] = ("stratum", "strata")
@@ -111,14 +114,15 @@ class Scores:
             "\0".join(self.names).encode() + self.values.tobytes()
         ).hexdigest()
 
+    def noted(self, note: str, doubt: bool = False, **changes: Any) -> Scores:
+        """The scores with one more note, which may be a doubt, and other changes."""
+        doubts = (*self.doubts, note) if doubt else self.doubts
+        return replace(self, notes=(*self.notes, note), doubts=doubts, **changes)
+
     def at(self, kept: Mask | Rows) -> Scores:
         """These items alone."""
-        by_item = ("values", "items", "strata", "groups", "labels", "prompts", "order")
-        each = {name: getattr(self, name) for name in by_item}
-        parts: dict[str, Any] = {
-            name: value[kept] for name, value in each.items() if value is not None
-        }
-        return replace(self, **parts)
+        each = {name: getattr(self, name) for name in _BY_ITEM}
+        return replace(self, **{name: x[kept] for name, x in each.items() if x is not None})
 
     def by_item(self) -> tuple[list[str], dict[str, Array]]:
         """The keys of the items in the order of their file, and each model's scores of them,
@@ -183,16 +187,15 @@ class Scores:
         gaps = winning - losing if self.larger_is_better() else losing - winning
         ahead = np.flatnonzero(gaps > 0.0)
         ahead = ahead[np.argsort(-gaps[ahead], kind="stable")][:most]
-        labels = {self.part[0]: self.strata, "item": self.items, "prompt": self.prompts}
+        columns = {
+            self.part[0]: self.strata,
+            "item": self.items,
+            "prompt": self.prompts,
+            "worse": losing.tolist(),
+            "better": winning.tolist(),
+        }
         return [
-            {
-                **{
-                    name: None if column is None else column[k]
-                    for name, column in labels.items()
-                },
-                "worse": float(losing[k]),
-                "better": float(winning[k]),
-            }
+            {name: None if column is None else column[k] for name, column in columns.items()}
             for k in ahead.tolist()
         ]
 
@@ -291,16 +294,14 @@ def scores(
         _refuse_given(others, "the scores have it already; leave it out")
         return _with_direction(source, higher_is_better)
     _refuse_folder(source)
-    for role, argument, value in (("stratum", "strata", strata), ("group", "groups", groups)):
-        if role in roles and value is not None:
-            raise InputError(
-                f"{argument}: expected once, got {role}={roles[role]!r} too; "
-                f"leave out one of the two"
-            )
-        if isinstance(value, str):
+    for role, argument in (("stratum", "strata"), ("group", "groups")):
+        if role in roles:
+            why = f"expected once, got {role}={roles[role]!r} too; leave out one of the two"
+            _refuse_given({argument: by_item[argument]}, why)
+        if isinstance(by_item[argument], str):
             raise InputError(
                 f"{argument}: expected labels, one per item, got text; a column is named by "
-                f"{role}={value!r}"
+                f"{role}={by_item[argument]!r}"
             )
     if transpose:
         models = roles.pop("model", None)
@@ -309,7 +310,6 @@ def scores(
             "in a transposed table every column is an item; leave it out",
         )
         source = _transposed(source, models)
-    named = as_file(source) is not None or frame_names(source) is not None or bool(roles)
     if "model" in roles or "score" in roles:
         _refuse_given(
             {"names": names},
@@ -317,12 +317,10 @@ def scores(
         )
         _refuse_given(wide_only, "belongs to tables with a column for each model; leave it out")
         read = _long(source, roles, labels)
-    elif roles or columns is not None or drop is not None:
+    else:
         read = _wide(
             source, roles, names, labels, parse_columns(columns), parse_columns(drop) or ()
         )
-    else:
-        read = _matrix_scores(source, names, labels)
     count = len(read.values)
     read = replace(
         read,
@@ -333,7 +331,7 @@ def scores(
     if weights is not None and read.strata is None:
         raise InputError("weights: belongs to strata=, whose parts it weighs; leave it out")
     read = _without_row_numbers(read)
-    if named and columns is None and read.metric is None:
+    if (roles or _is_named(source)) and columns is None and read.metric is None:
         read = _with_scale_notes(read)
     return _with_direction(read, higher_is_better)
 
@@ -376,32 +374,23 @@ def _refuse_folder(source: Any) -> None:
 # ── the forms ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _matrix_scores(source: Any, names: Sequence[str] | None, labels: Any) -> Scores:
-    """A matrix, or a table with a column for each model and no others."""
-    values, found, keys = _matrix("losses", source)
-    people = None
-    if labels is not None:
-        people, _, their_keys = _matrix("labels", labels)
-        if keys is not None and their_keys is not None:
-            people = _in_order(people, their_keys, keys)
-    return _checked(found if names is None else names, values, keys, labels=people)
+def _is_named(source: Any) -> bool:
+    return as_file(source) is not None or frame_names(source) is not None
 
 
 def _matrix(
-    argument: str, value: Any
-) -> tuple[Array, tuple[str, ...] | None, NDArray[Any] | None]:
+    argument: str, value: Any, keys: Labels | None = None
+) -> tuple[Array, tuple[str, ...] | None, Labels | None]:
     """The numbers (n, l) with NaN where one is missing, the models' names, and the items'
-    keys if there are some.
+    keys if there are some: `keys` in their order, or those of the first model.
     """
     _refuse_no_scores(argument, value)
     if isinstance(value, Mapping):
         for name, column in value.items():
             _refuse_no_scores(f"{argument}[{name!r}]", column)
-        keyed = {name: _keyed(column) for name, column in value.items()}
-        if value and all(column is not None for column in keyed.values()):
-            return _joined(
-                argument, {name: column for name, column in keyed.items() if column is not None}
-            )
+        keyed = {name: column for name, column in value.items() if _has_keys(column)}
+        if 0 < len(keyed) == len(value):
+            return _of_keys(argument, keyed, keys)
         columns = {
             name: as_rows(f"{argument}[{name!r}]", column, missing=True)
             for name, column in value.items()
@@ -413,26 +402,18 @@ def _matrix(
             )
         wide = next((name for name, column in columns.items() if column.shape[1] > 1), None)
         if wide is not None:
-            shape = columns[wide].shape
             raise InputError(
                 f"{argument}[{wide!r}]: expected one number for each item, got "
-                f"an array of shape {shape}"
+                f"an array of shape {columns[wide].shape}"
             )
         rows = np.hstack(list(columns.values())) if columns else as_rows(argument, [])
         return rows, tuple(columns), None
-    named = (
-        keyed_columns(argument, value)
-        if as_file(value) is not None or frame_names(value) is not None
-        else None
-    )
-    if named is not None:
-        where = argument if as_file(value) is None else value
-        return (
-            _numbers(where, named, f"name a key of the items as item=, and {_LEAVE_OUT}"),
-            tuple(named),
-            None,
-        )
-    return as_rows(argument, value, missing=True), None, None
+    named = keyed_columns(argument, value) if _is_named(value) else None
+    if named is None:
+        return as_rows(argument, value, missing=True), None, None
+    where = argument if as_file(value) is None else value
+    advice = f"name a key of the items as item=, and {_LEAVE_OUT}"
+    return _numbers(where, named, advice), tuple(named), None
 
 
 def _refuse_no_scores(argument: str, value: Any) -> None:
@@ -453,41 +434,28 @@ def _refuse_no_scores(argument: str, value: Any) -> None:
         )
 
 
-def _keyed(column: Any) -> dict[Any, Any] | None:
-    """A mapping or a pandas Series, which give every score its item's key; None for anything
-    else.
-    """
-    if isinstance(column, Mapping):
-        return dict(column)
-    return (
-        dict(column.items())
-        if is_instance(column, "pandas", "Series") and column.index.is_unique
-        else None
+def _has_keys(column: Any) -> bool:
+    """True for a mapping or a pandas Series, which give every score its item's key."""
+    return isinstance(column, Mapping) or (
+        is_instance(column, "pandas", "Series") and column.index.is_unique
     )
 
 
-def _joined(
-    argument: str, keyed: Mapping[str, Mapping[Any, Any]]
-) -> tuple[Array, tuple[str, ...], NDArray[Any]]:
-    """The columns matched by key, in the order of the first model's keys."""
-    keys = list(dict.fromkeys(key for column in keyed.values() for key in column))
-    rows = [[column.get(key) for column in keyed.values()] for key in keys]
-    columns = (
-        keyed_columns(argument, dict(zip(keyed, zip(*rows, strict=True), strict=True))) or {}
-    )
-    labels = np.empty(len(keys), dtype=object)
-    labels[:] = keys
-    return _numbers(argument, columns, "give a number for every item"), tuple(columns), labels
-
-
-def _in_order(rows: Array, keys: NDArray[Any], wanted: NDArray[Any]) -> Array:
-    """The rows of these keys in the wanted order; NaN for a key that is not there."""
-    place = {key: k for k, key in enumerate(keys)}
-    taken = np.full((len(wanted), rows.shape[1]), np.nan)
-    for k, key in enumerate(wanted):
-        if key in place:
-            taken[k] = rows[place[key]]
-    return taken
+def _of_keys(
+    argument: str, keyed: Mapping[str, Any], keys: Labels | None
+) -> tuple[Array, tuple[str, ...], Labels]:
+    """The columns matched by key."""
+    of_models = [dict(column.items()) for column in keyed.values()]
+    if keys is None:
+        found = list(dict.fromkeys(key for column in of_models for key in column))
+        keys = np.empty(len(found), dtype=object)
+        keys[:] = found
+    columns = {
+        name: [column.get(key) for key in keys]
+        for name, column in zip(keyed, of_models, strict=True)
+    }
+    cells = keyed_columns(argument, columns) or {}
+    return _numbers(argument, cells, "give a number for every item"), tuple(cells), keys
 
 
 def _wide(
@@ -498,40 +466,41 @@ def _wide(
     kept: Sequence[Any] | None,
     dropped: Sequence[Any],
 ) -> Scores:
-    """A table with a column for each model, and others that name the item, its stratum or
-    its group or are dropped.
+    """A matrix, or a table with a column for each model, and others that name the item, its
+    stratum or its group or are dropped.
     """
-    columns = _columns_of(source)
-    aside = {role: _take(role, columns, column) for role, column in roles.items()}
-    for name in dropped:
-        _take("drop", columns, name)
-    rest = {
-        name: column
-        for name, column in columns.items()
-        if name not in (*roles.values(), *dropped)
-    }
-    if kept is not None:
-        rest = {name: _take("columns", rest, name) for name in kept}
-    if not rest:
-        raise InputError(
-            "losses: expected a column for each model, got none besides those of the items"
-        )
-    values = _numbers("losses", rest, _LEAVE_OUT)
-    names = tuple(rest) if names is None else names
-    people = None if labels is None else _matrix("labels", labels)[0]
-    if "item" not in aside:
-        labelled = {role: _labels(role, cells) for role, cells in aside.items()}
-        return _checked(
-            names, values, None, labelled.get("stratum"), labelled.get("group"), people
-        )
+    aside: dict[str, Cells] = {}
+    if roles or kept is not None or dropped:
+        columns = _columns_of(source)
+        aside = {role: _take(role, columns, column) for role, column in roles.items()}
+        for name in dropped:
+            _take("drop", columns, name)
+        others = {*roles.values(), *dropped}
+        rest = {name: column for name, column in columns.items() if name not in others}
+        if kept is not None:
+            rest = {name: _take("columns", rest, name) for name in kept}
+        if not rest:
+            raise InputError(
+                "losses: expected a column for each model, got none besides those of the items"
+            )
+        values = _numbers("losses", rest, _LEAVE_OUT)
+        found: tuple[str, ...] | None = tuple(rest)
+        keys = None
+    else:
+        values, found, keys = _matrix("losses", source)
+    people = None if labels is None else _matrix("labels", labels, keys)[0]
     if people is not None and people.shape != values.shape:
         raise InputError(
-            f"labels: expected shape {values.shape} like losses, got {people.shape}"
+            f"labels: expected shape {values.shape} like losses, NaN where there is none, got "
+            f"{people.shape}"
         )
-    models = np.tile(np.arange(values.shape[1]), len(values))
-    return _found_items(aside).scores(
-        names, models, values.ravel(), None if people is None else people.ravel()
-    )
+    names = found if names is None else names
+    if "item" in aside:
+        models = np.tile(np.arange(values.shape[1]), len(values))
+        each = None if people is None else people.ravel()
+        return _by_item(aside, names or (), models, values.ravel(), each)
+    labelled = {role: _labels(role, cells) for role, cells in aside.items()}
+    return _checked(names, values, keys, labelled.get("stratum"), labelled.get("group"), people)
 
 
 def _long(source: Any, roles: Mapping[str, str], labels: Any) -> Scores:
@@ -543,24 +512,22 @@ def _long(source: Any, roles: Mapping[str, str], labels: Any) -> Scores:
                 f"item=, model= and score="
             )
     columns = _columns_of(source)
-    aside = {role: _take(role, columns, column) for role, column in roles.items()}
-    values = _numbers(
-        "score", {roles["score"]: aside.pop("score")}, "convert it to numbers"
-    ).ravel()
-    people = None
     if labels is not None:
-        people = _numbers(
-            "labels", {labels: _take("labels", columns, labels)}, "convert it to numbers"
-        ).ravel()
+        roles = {**roles, "labels": labels}
+    aside = {role: _take(role, columns, column) for role, column in roles.items()}
+    numbers = {
+        role: _numbers(role, {roles[role]: aside.pop(role)}, "convert it to numbers").ravel()
+        for role in ("score", "labels")
+        if role in aside
+    }
     texts = [as_text(cell) for cell in _labels("model", aside.pop("model")).tolist()]
     place = {name: k for k, name in enumerate(dict.fromkeys(texts))}
-    at = np.array([place[text] for text in texts])
-    return replace(
-        _found_items(aside).scores(tuple(place), at, values, people), metric=roles["score"]
-    )
+    models = np.array([place[text] for text in texts])
+    read = _by_item(aside, tuple(place), models, numbers["score"], numbers.get("labels"))
+    return replace(read, metric=roles["score"])
 
 
-def _columns_of(source: Any) -> dict[str, Cells]:
+def _columns_of(source: Any) -> Mapping[str, Cells]:
     columns = keyed_columns("losses", source)
     if columns is None:
         raise InputError(
@@ -572,57 +539,22 @@ def _columns_of(source: Any) -> dict[str, Cells]:
     return columns
 
 
-@dataclass(frozen=True)
-class _Items:
-    """Which item each row of a table belongs to: its place among the sorted keys, and the
-    first row of each item.
+def _by_item(
+    aside: Mapping[str, Cells],
+    names: Sequence[str],
+    models: Rows,
+    values: Array,
+    people: Array | None,
+) -> Scores:
+    """The mean score of each item and model, with a note if there are several.
+
+    Items are known by their stratum and their key, the columns `aside` of a table. `values`
+    are one or several for each row of it; `models` says which model each of them is of.
     """
-
-    code: Rows
-    first: Rows
-    items: NDArray[Any]
-    strata: NDArray[Any] | None
-    groups: NDArray[Any] | None
-
-    def scores(
-        self, names: Sequence[str], models: Rows, values: Array, labels: Array | None
-    ) -> Scores:
-        """The means of the values of each item and model, with a note if there are several.
-
-        The values are one or several for each row of the table; `models` says which model
-        each of them is of.
-        """
-        means, counts = self._means(len(names), models, values)
-        people = None if labels is None else self._means(len(names), models, labels)[0]
-        most = int(counts.max(initial=0.0))
-        notes: tuple[str, ...] = ()
-        if most > 1:
-            several = (
-                f"{int((counts > 1.0).any(axis=1).sum())} of {len(counts)} items have "
-                f"up to {most} scores"
-            )
-            notes = (f"{several} of one model; an item's score is their mean",)
-        checked = _checked(names, means, self.items, self.strata, self.groups, people)
-        return replace(checked, order=self.first, repeats=most, notes=notes)
-
-    def _means(self, count: int, models: Rows, values: Array) -> tuple[Array, Array]:
-        """(items, count) means of the values, NaN where there are none, and their numbers."""
-        code = np.repeat(self.code, len(values) // len(self.code))
-        there = ~np.isnan(values)
-        cell = (code * count + models)[there]
-        size = len(self.first) * count
-        counts = np.bincount(cell, minlength=size).astype(float)
-        totals = np.bincount(cell, weights=values[there], minlength=size)
-        means = np.divide(totals, counts, out=np.full(size, np.nan), where=counts > 0.0)
-        return means.reshape(-1, count), counts.reshape(-1, count)
-
-
-def _found_items(aside: Mapping[str, Cells]) -> _Items:
-    """The items of a table's rows, which their stratum and their key name."""
     labels = {role: _labels(role, cells) for role, cells in aside.items()}
-    keys, code = _codes(aside["item"])
+    count, code = _codes(aside["item"])
     if "stratum" in aside:
-        code = _codes(aside["stratum"])[1] * keys + code
+        code = _codes(aside["stratum"])[1] * count + code
     _, first, code = np.unique(code, return_index=True, return_inverse=True)
     code = code.ravel()
     if "group" in aside:
@@ -631,8 +563,37 @@ def _found_items(aside: Mapping[str, Cells]) -> _Items:
         if other.any():
             key = as_text(labels["item"][int(np.argmax(other))])
             raise InputError(f"group: expected one group for each item, got two for item {key}")
+    place = np.repeat(code, len(values) // len(code)) * len(names) + models
+    shape = (len(first), len(names))
+    means, counts = mean_scores(place, values, shape)
+    most = int(counts.max(initial=0.0))
+    notes: tuple[str, ...] = ()
+    if most > 1:
+        several = int((counts > 1.0).any(axis=1).sum())
+        notes = (
+            f"{several} of {len(first)} items have up to {most} scores of one model; an item's "
+            f"score is their mean",
+        )
     at_first = {role: column[first] for role, column in labels.items()}
-    return _Items(code, first, at_first["item"], at_first.get("stratum"), at_first.get("group"))
+    checked = _checked(
+        names,
+        means,
+        at_first["item"],
+        at_first.get("stratum"),
+        at_first.get("group"),
+        None if people is None else mean_scores(place, people, shape)[0],
+    )
+    return replace(checked, order=first, repeats=most, notes=notes)
+
+
+def mean_scores(place: Rows, values: Array, shape: tuple[int, int]) -> tuple[Array, Array]:
+    """The means of the values with each place, NaN where there are none, and their numbers."""
+    size = shape[0] * shape[1]
+    there = ~np.isnan(values)
+    counts = np.bincount(place[there], minlength=size).astype(float)
+    totals = np.bincount(place[there], weights=values[there], minlength=size)
+    means = np.divide(totals, counts, out=np.full(size, np.nan), where=counts > 0.0)
+    return means.reshape(shape), counts.reshape(shape)
 
 
 def _codes(cells: Cells) -> tuple[int, Rows]:
@@ -659,23 +620,20 @@ def _transposed(source: Any, model: str | None) -> Any:
     if model is None and len(texts) != 1:
         raise InputError(
             f"losses: expected one column of text, the names of the models, got {len(texts)}; "
-            f"name the column of the "
-            "models by model="
+            f"name the column of the models by model="
         )
-    models = _labels("model", _take("model", columns, texts[0] if model is None else model))
-    items = {name: cells for name, cells in columns.items() if name not in (model, *texts)}
-    rows = _numbers("losses", items, _LEAVE_OUT) if items else np.empty((len(models), 0))
-    called = [as_text(model) for model in models.tolist()]
+    cells = _take("model", columns, texts[0] if model is None else model)
+    called = [as_text(name) for name in _labels("model", cells).tolist()]
     twice = next((name for name in called if called.count(name) > 1), None)
     if twice is not None:
         raise InputError(
             f"losses: expected one row for each model in a transposed table, got "
             f"two of {twice!r}"
         )
-    return {
-        name: dict(zip(items, row, strict=True))
-        for name, row in zip(called, rows.tolist(), strict=True)
-    }
+    items = {name: cells for name, cells in columns.items() if name not in (model, *texts)}
+    rows = _numbers("losses", items, _LEAVE_OUT).tolist() if items else [()] * len(called)
+    keyed = [dict(zip(items, row, strict=True)) for row in rows]
+    return dict(zip(called, keyed, strict=True))
 
 
 # ── columns ───────────────────────────────────────────────────────────────────────────────────
@@ -689,7 +647,7 @@ def _take(argument: str, columns: Mapping[str, Cells], name: Any) -> Cells:
     return columns[name]
 
 
-def _labels(role: str, cells: Cells) -> NDArray[Any]:
+def _labels(role: str, cells: Cells) -> Labels:
     """The keys or labels in a column, none of which may be missing."""
     missing = np.flatnonzero(cells.missing)
     if len(missing):
@@ -716,7 +674,7 @@ def _as_numbers(cells: Cells) -> Array | None:
     truth = [_TRUTH.get(level.lower(), np.nan) for level in cells.levels]
     if cells.kind != "text" or np.isnan(truth).any():
         return None
-    return np.asarray(np.array([*truth, np.nan])[cells.values])
+    return np.asarray(cells.of_levels(truth, np.nan))
 
 
 def as_text(cell: Any) -> str:
@@ -730,9 +688,9 @@ def as_text(cell: Any) -> str:
 def _checked(
     names: Sequence[str] | None,
     values: Array,
-    items: NDArray[Any] | None = None,
-    strata: NDArray[Any] | None = None,
-    groups: NDArray[Any] | None = None,
+    items: Labels | None = None,
+    strata: Labels | None = None,
+    groups: Labels | None = None,
     labels: Array | None = None,
 ) -> Scores:
     """The scores with a name for every column."""
@@ -748,11 +706,6 @@ def _checked(
     if not all(map(is_text, names)) or len(set(names)) < len(names):
         raise InputError(
             f"names: expected different texts, got {listed(list(names), quote=repr)}"
-        )
-    if labels is not None and labels.shape != values.shape:
-        raise InputError(
-            f"labels: expected shape {values.shape} like losses, NaN where there is none, got "
-            f"{labels.shape}"
         )
     strata = None if strata is None else group_labels("stratum", strata, n)
     groups = None if groups is None else group_labels("group", groups, n)
@@ -820,35 +773,30 @@ def _without_missing(table: Scores, max_missing: float) -> Scores:
         raise InputError(
             f"losses: expected at least {FEWEST_ITEMS} items (rows), got {kept}{lost}"
         )
-    notes = table.notes
-    doubts = table.doubts
     # A table in long form does not have the items that no model has a score for.
     there = np.asarray(~missing.all(axis=1))
     empty = int((~there).sum())
     if empty:
-        notes = (
-            *notes,
-            f"{empty} {_items_were(empty)} left out, for which no model has a score",
+        table = table.noted(
+            f"{empty} {_items_were(empty)} left out, for which no model has a score"
         )
     table = table.at(there)
     missing = missing[there]
     n = len(missing)
     dropped = n - kept
-    if dropped:
-        note = (
-            f"{dropped} of {n} {_items_were(dropped)} left out, for which some model "
-            f"has no score"
-        )
-        lacking = missing_doubt(table.names, missing, max_missing)
-        rest = "those that are left may be easier or harder than the rest"
-        if lacking is not None:
-            note = f"{note}; {lacking}, and {rest}"
-            doubts = (*doubts, note)
-        elif dropped > MAX_MISSING * n:
-            note = f"{note}; {rest}"
-        notes = (*notes, note)
-        table = table.at(np.asarray(~missing.any(axis=1)))
-    return replace(table, notes=notes, doubts=doubts)
+    if not dropped:
+        return table
+    note = (
+        f"{dropped} of {n} {_items_were(dropped)} left out, for which some model has no score"
+    )
+    lacking = missing_doubt(table.names, missing, max_missing)
+    rest = "those that are left may be easier or harder than the rest"
+    if lacking is not None:
+        note = f"{note}; {lacking}, and {rest}"
+    elif dropped > MAX_MISSING * n:
+        note = f"{note}; {rest}"
+    complete = table.at(np.asarray(~missing.any(axis=1)))
+    return complete.noted(note, doubt=lacking is not None)
 
 
 def _held(table: Scores) -> str:
@@ -882,15 +830,15 @@ def _with_scale_notes(table: Scores) -> Scores:
     others; so is a column if the typical sizes of all others are 3 times its largest.
     """
     there = ~np.isnan(table.values)
-    sizes = np.where(there, np.abs(table.values), 0.0)
+    sizes = np.abs(np.nan_to_num(table.values))
     typical = sizes.sum(axis=0) / np.maximum(there.sum(axis=0), 1)
     largest = sizes.max(axis=0, initial=0.0)
     order = np.argsort(typical)
     below = np.maximum.accumulate(largest[order])[:-1]
     ratio = np.divide(typical[order][1:], below, out=np.zeros_like(below), where=below > 0.0)
-    cut = int(ratio.argmax()) + 1 if len(ratio) else 0
-    if not len(ratio) or ratio[cut - 1] < OTHER_SCALE:
+    if not (ratio >= OTHER_SCALE).any():
         return table
+    cut = int(ratio.argmax()) + 1
     above = cut >= len(order) / 2
     odd, rest = (order[cut:], order[:cut]) if above else (order[:cut], order[cut:])
     names = listed([table.names[j] for j in sorted(odd)], quote=repr)
@@ -902,12 +850,7 @@ def _with_scale_notes(table: Scores) -> Scores:
         f"columns with drop=, or "
         "name the models with columns="
     )
-    sure = above and ratio[cut - 1] >= SURELY_OTHER_SCALE
-    return replace(
-        table,
-        notes=(*table.notes, note),
-        doubts=(*table.doubts, note) if sure else table.doubts,
-    )
+    return table.noted(note, doubt=bool(above and ratio[cut - 1] >= SURELY_OTHER_SCALE))
 
 
 def _without_row_numbers(table: Scores) -> Scores:
@@ -915,22 +858,16 @@ def _without_row_numbers(table: Scores) -> Scores:
     note.
     """
     columns = zip(table.names, table.values.T, strict=True)
-    numbers = [name for name, column in columns if name in ROW_NUMBERS and _is_key(column)]
+    numbers = [name for name, column in columns if name in ROW_NUMBERS and is_key(column)]
     if not numbers:
         return table
     kept = [j for j, name in enumerate(table.names) if name not in numbers]
-    return replace(
-        table,
+    return table.noted(
+        f"columns left out: {listed(numbers, quote=repr)} (row numbers)",
         names=tuple(table.names[j] for j in kept),
         values=table.values[:, kept],
         labels=None if table.labels is None else table.labels[:, kept],
-        notes=(*table.notes, f"columns left out: {listed(numbers, quote=repr)} (row numbers)"),
     )
-
-
-def _is_key(column: Array) -> bool:
-    """True for whole numbers that never repeat."""
-    return len(np.unique(column)) == len(column) and bool((column == np.rint(column)).all())
 
 
 def _refuse_keys(table: Scores) -> None:
@@ -942,7 +879,7 @@ def _refuse_keys(table: Scores) -> None:
     for name, column in zip(table.names, table.values.T, strict=True):
         counts = bool((np.diff(column) == 1.0).all())
         called = _KEY.search(name) is not None
-        if counts or (called and _is_key(column)):
+        if counts or (called and is_key(column)):
             first = ", ".join(f"{value:g}" for value in column[:3])
             raise InputError(
                 f"losses: expected a model's losses in every column, got {first}, … in "
@@ -976,10 +913,9 @@ def _in_unit(table: Scores) -> Scores:
         f"shown in units of "
         f"2^{exponent}; for likelihoods, compare their logarithms"
     )
-    return replace(
-        table,
+    return table.noted(
+        note,
         values=np.ldexp(table.values, -exponent),
         labels=None if table.labels is None else np.ldexp(table.labels, -exponent),
         unit=math.ldexp(1.0, exponent),
-        notes=(*table.notes, note),
     )

@@ -16,7 +16,7 @@ import math
 import os
 import re
 import reprlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from numbers import Real
@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.compute.memory import Budget, in_words, require_room
-from relfit.compute.rows import held_rows, spilled, transposed
+from relfit.compute.rows import spilled, transposed
 from relfit.data.files import FileRows, as_file, find_file, read_names, read_rows
 from relfit.data.files.arrow import table_rows
 from relfit.data.files.base import Selection, column_positions, reading, refuse_not_numeric
@@ -64,7 +64,6 @@ DATE = re.compile(
     r"\d{4}-\d{2}-\d{2}(Z|[T "
     r"]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:?\d{2})?)?"
 )
-_OFFSET = re.compile(r"(.*:.*)([+-])(\d{2}):?(\d{2})")
 _LONGEST_LEVEL = 200
 _MOST_NAMES = 8
 # Text with more levels than this is no category unless it is called one. From so many on, a
@@ -123,6 +122,12 @@ class Cells:
             for level, count in zip(self.levels, self.counts.tolist(), strict=True)
             if count
         }
+
+    def of_levels(self, values: Iterable[Any], missing: Any, kind: Any = np.float64) -> Any:
+        """Of text, for each cell the value that stands for its level; `values` has one for
+        each level.
+        """
+        return np.array([*values, missing], dtype=kind)[self.values]
 
     def as_text(self) -> Cells:
         """The same cells as levels: whole numbers without a decimal point, dates in ISO
@@ -183,9 +188,9 @@ class Table:
         """The columns, all of which must hold numbers."""
         for name, cells in self.columns.items():
             if cells.kind != "number":
-                got = {
-                    "text": f"text such as {cells.levels[0]!r:.40}" if cells.levels else "text"
-                }.get(cells.kind, "dates")
+                got = "dates" if cells.kind == "date" else "text"
+                if cells.levels:
+                    got = f"text such as {cells.levels[0]!r:.40}"
                 raise InputError(
                     f"{self.source}: expected numbers, got {got} in column "
                     f"{name!r}; select other columns"
@@ -207,23 +212,13 @@ def read_table(
     """
     if isinstance(value, Table):
         return value
-    file = as_file(value)
-    if file is not None and budget is not None:
-        return _stored(file, budget, progress)
-    where, raw = raw_columns(argument, value)
-    if not _are_cells(raw):
-        return None
-    columns = {name: cells_of(where, name, values) for name, values in raw or ()}
-    lengths = sorted({len(cells) for cells in columns.values()})
-    if len(lengths) > 1:
-        return None
-    if not lengths[0]:
-        raise InputError(f"{where}: expected at least one row, got a header only")
-    table = Table(where, columns)
-    return table if budget is None else table.spilled(budget.folder)
+    table = _read(argument, value, budget, progress)
+    if table is not None and not len(table):
+        raise InputError(f"{table.source}: expected at least one row, got a header only")
+    return table
 
 
-def keyed_columns(argument: str, value: Any) -> dict[str, Cells] | None:
+def keyed_columns(argument: str, value: Any) -> Mapping[str, Cells] | None:
     """The columns of scores and keys that a frame, a file or a mapping holds; None for
     anything without names.
 
@@ -231,22 +226,15 @@ def keyed_columns(argument: str, value: Any) -> dict[str, Cells] | None:
     >>> {name: (cells.kind, cells.values.tolist()) for name, cells in columns.items()}
     {'model': ('text', [0, 1]), 'x': ('number', [1.0, nan])}
     """
-    where, raw = raw_columns(argument, value)
-    if raw is None:
+    table = _read(argument, value, as_keys=True)
+    if table is None:
         return None
-    columns: dict[str, Cells] = {}
-    for name, values in raw:
-        if name in columns:
-            raise InputError(
-                f"{where}: expected columns of different names, got {name!r} more than once"
-            )
-        columns[name] = cells_of(where, name, values, as_keys=True)
-    lengths = sorted({len(cells) for cells in columns.values()})
+    lengths = sorted({len(cells) for cells in table.columns.values()})
     if len(lengths) > 1:
         raise InputError(
-            f"{where}: expected columns of one length, got {lengths[0]} to {lengths[-1]}"
+            f"{table.source}: expected columns of one length, got {lengths[0]} to {lengths[-1]}"
         )
-    return columns
+    return table.columns
 
 
 def labels_of(cells: Cells) -> NDArray[Any]:
@@ -254,7 +242,12 @@ def labels_of(cells: Cells) -> NDArray[Any]:
     if cells.kind == "number":
         return np.asarray(cells.values)
     text = cells.as_text()
-    return np.asarray(np.array([*text.levels, None], dtype=object)[text.values])
+    return np.asarray(text.of_levels(text.levels, None, object))
+
+
+def is_key(values: Array) -> bool:
+    """True for whole numbers that never repeat."""
+    return len(np.unique(values)) == len(values) and bool((values == np.rint(values)).all())
 
 
 def read_labels(source: str | os.PathLike[str]) -> NDArray[Any]:
@@ -277,28 +270,20 @@ def split_labels(source: str | os.PathLike[str], column: str) -> tuple[NDArray[A
     """The labels in one column of a file, and the positions of all other columns."""
     path = os.fsdecode(source)
     names = read_names(path)
+    rows = None if names else two_dimensional(path, np.asarray(read_rows(path)))
+    count = len(names or ()) if rows is None else rows.shape[1]
     selection = Selection(find_file(path)[1].path, columns=(column,))
-    if names is None:
-        rows = two_dimensional(path, np.asarray(read_rows(path)))
-        (position,) = column_positions(selection, None, rows.shape[1])
-        return rows[:, position], [k for k in range(rows.shape[1]) if k != position]
-    (position,) = column_positions(selection, names, len(names))
+    (position,) = column_positions(selection, names, count)
+    others = [k for k in range(count) if k != position]
+    if rows is not None:
+        return rows[:, position], others
     columns = keyed_columns(path, FileRows(path, (position,))) or {}
-    return labels_of(*columns.values()), [k for k in range(len(names)) if k != position]
+    return labels_of(*columns.values()), others
 
 
 def is_table(argument: str, value: Any) -> bool:
     """True for a data frame whose columns have different names and hold cells, not lists."""
-    return frame_names(value) is not None and _are_cells(raw_columns(argument, value)[1])
-
-
-def _are_cells(raw: Sequence[RawColumn] | None) -> bool:
-    columns = dict(raw or ())
-    return (
-        raw is not None
-        and 0 < len(raw) == len(columns)
-        and not any(map(_holds_lists, columns.values()))
-    )
+    return frame_names(value) is not None and _are_cells(_in_memory(argument, value) or [])
 
 
 def table_of(source: str, rows: Any, folder: Path | None = None) -> Table:
@@ -307,35 +292,47 @@ def table_of(source: str, rows: Any, folder: Path | None = None) -> Table:
     return Table(source, {str(k): Cells("number", column) for k, column in enumerate(columns)})
 
 
-def _stored(file: FileRows, budget: Budget, progress: Progress | None) -> Table | None:
-    """The table in a file, read a part at a time and mapped from a copy of its columns.
+# ── reading in parts ──────────────────────────────────────────────────────────────────────────
+
+
+def _read(
+    argument: str,
+    value: Any,
+    budget: Budget | None = None,
+    progress: Progress | None = None,
+    *,
+    as_keys: bool = False,
+) -> Table | None:
+    """The named columns of a frame, a file or a mapping; None for anything without names
+    and, unless they are keys, for columns of lists or with one name.
 
     Where some parts of a column are numbers or dates and others are text, all of it is text,
-    and is read again.
+    and is read again: numbers do not say how they were written.
     """
-    format, selection = find_file(file.source, file.columns)
-    if format.column_parts is None:
-        return None
-    where = file.source
+    where, read_parts = _parts_of(argument, value)
     as_text = frozenset[str]()
-    while True:
-        found: dict[str, _Found] = {}
-        with reading(selection.path):
-            read = format.column_parts(selection, as_text)
-            first = next(read, ())
-            if not first or any(_holds_lists(values) for _, values in first):
-                return None
-            blocks = (
-                _coded(where, part, found, as_text, budget)
-                for part in itertools.chain([first], read)
+    while read_parts is not None:
+        parts = read_parts(as_text)
+        first = next(parts, [])
+        if not first or not (as_keys or _are_cells(first)):
+            return None
+        names = [name for name, _ in first]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise InputError(
+                f"{where}: expected columns of different names, got {twice!r} more than once"
             )
-            rows = spilled(counted(progress, where, blocks), budget.folder)
-        if not len(rows):
-            raise InputError(f"{where}: expected at least one row, got a header only")
-        mixed = _mixed(found)
+        tables = (
+            _of_part(where, part, as_text, as_keys) for part in itertools.chain([first], parts)
+        )
+        if as_file(value) is None:
+            (table,) = tables
+            return table if budget is None else table.spilled(budget.folder)
+        table, mixed = _joined(where, tables, budget, progress)
         if not mixed:
-            return _table(where, transposed(rows, budget.folder), found)
+            return table
         as_text |= mixed
+    return None
 
 
 def table_in_parts(
@@ -348,34 +345,46 @@ def table_in_parts(
     `read_table`.
     """
     names: list[str] = []
-    found: dict[str, _Found] = {}
 
-    def blocks() -> Iterator[Array]:
+    def tables() -> Iterator[Table]:
         for number, frame in enumerate(frames):
-            columns = dict(raw_columns(where, frame)[1] or ())
+            columns = dict(_in_memory(where, frame) or ())
             names[:] = names or columns
             if set(names) != set(columns):
-                shown = (
-                    listed(list(columns), most=_MOST_NAMES, quote=repr)
-                    if columns
-                    else type(frame).__name__
-                )
+                shown = type(frame).__name__
+                if columns:
+                    shown = listed(list(columns), most=_MOST_NAMES, quote=repr)
                 raise InputError(
                     f"{where}: expected batches with the columns of the first, got {shown} in "
                     f"batch {number}"
                 )
-            yield _coded(where, [(name, columns[name]) for name in names], found, (), budget)
+            yield _of_part(where, [(name, columns[name]) for name in names])
 
-    read = counted(progress, where, blocks())
-    rows = held_rows(read) if budget is None else spilled(read, budget.folder)
-    for name in sorted(_mixed(found)):
+    table, mixed = _joined(where, tables(), budget, progress)
+    for name in sorted(mixed):
         raise InputError(
             f"{where}: expected one type in column {name!r}, got numbers or dates and text; "
             f"convert it first"
         )
-    if not len(rows):
+    if not len(table):
         raise InputError(f"{where}: expected at least one row, got none")
-    return _table(where, rows.T if budget is None else transposed(rows, budget.folder), found)
+    return table
+
+
+def _are_cells(columns: Sequence[RawColumn]) -> bool:
+    names = {name for name, _ in columns}
+    lists = any(_holds_lists(values) for _, values in columns)
+    return 0 < len(columns) == len(names) and not lists
+
+
+def _of_part(
+    where: str, part: Iterable[RawColumn], as_text: Collection[str] = (), as_keys: bool = False
+) -> Table:
+    columns = {
+        name: cells_of(where, name, values, as_text=name in as_text, as_keys=as_keys)
+        for name, values in part
+    }
+    return Table(where, columns)
 
 
 @dataclass
@@ -386,58 +395,60 @@ class _Found:
     levels: dict[str, int] = field(default_factory=dict)
     whole: tuple[int, int] | None = None
 
+    def add(self, cells: Cells) -> Array:
+        """The cells of one more part, of text the numbers of the levels of all parts."""
+        ends = [*(self.whole or ()), *(cells.whole or ())]
+        self.whole = (min(ends), max(ends)) if ends else None
+        if not cells.missing.all():
+            self.kinds.add(cells.kind)
+        if cells.kind != "text":
+            return cells.values
+        counts = cells.counts
+        places = [
+            self.levels.setdefault(level, len(self.levels)) if counts[k] else None
+            for k, level in enumerate(cells.levels)
+        ]
+        return np.asarray(cells.of_levels(places, None))
 
-def _mixed(found: Mapping[str, _Found]) -> frozenset[str]:
-    """The columns of which parts are of different kinds."""
-    return frozenset(name for name, column in found.items() if len(column.kinds) > 1)
 
+def _joined(
+    where: str, tables: Iterable[Table], budget: Budget | None, progress: Progress | None
+) -> tuple[Table, frozenset[str]]:
+    """The rows of all tables, and the columns of which parts are of different kinds."""
+    found: dict[str, _Found] = {}
 
-def _table(where: str, held: Iterable[Any], found: Mapping[str, _Found]) -> Table:
-    """The table of columns (d, n) that `_coded` has made."""
+    def blocks() -> Iterator[list[Array]]:
+        for table in counted(progress, where, tables):
+            block = []
+            for name, cells in table.columns.items():
+                column = found.setdefault(name, _Found())
+                block.append(column.add(cells))
+                if budget is not None:
+                    _check_levels(where, name, len(column.levels), budget)
+            yield block
+
+    held: Iterable[Array]
+    if budget is None:
+        held = [np.concatenate(column) for column in zip(*blocks(), strict=True)]
+    else:
+        rows = spilled((np.stack(block, axis=1) for block in blocks()), budget.folder)
+        held = transposed(rows, budget.folder)
     columns = {}
     for (name, column), values in zip(found.items(), held, strict=True):
         kind = next(iter(column.kinds), "number")
         columns[name] = Cells(kind, values, tuple(column.levels), column.whole)
-    return Table(where, columns)
+    mixed = frozenset(name for name, column in found.items() if len(column.kinds) > 1)
+    return Table(where, columns), mixed
 
 
-def _coded(
-    where: str,
-    part: Sequence[RawColumn],
-    found: dict[str, _Found],
-    as_text: Collection[str],
-    budget: Budget | None,
-) -> Array:
-    """(m, d) the cells of some rows, of text the numbers of the levels, which are added to
-    those of earlier parts.
-    """
-    columns = []
-    for name, values in part:
-        cells = cells_of(where, name, values, as_text=name in as_text)
-        column = found.setdefault(name, _Found())
-        column.kinds.update(() if cells.missing.all() else (cells.kind,))
-        ends = [*(column.whole or ()), *(cells.whole or ())]
-        column.whole = (min(ends), max(ends)) if ends else None
-        known = column.levels
-        if cells.kind != "text":
-            columns.append(cells.values)
-            continue
-        places = np.full(len(cells.levels) + 1, np.nan)
-        for k in np.flatnonzero(cells.counts).tolist():
-            places[k] = known.setdefault(cells.levels[k], len(known))
-        if (
-            budget is not None
-            and len(known) > MOST_HELD
-            and not budget.holds(len(known) * _BYTES_PER_LEVEL)
-        ):
-            raise InputError(
-                f"{where}: column {name!r} has more than {MOST_HELD:,} different values, "
-                f"which do not fit into the "
-                f"memory limit of {in_words(budget.total)}; leave it out "
-                f"({drop_option([name])}), or raise the limit"
-            )
-        columns.append(places[cells.values])
-    return np.stack(columns, axis=1)
+def _check_levels(where: str, name: str, count: int, budget: Budget) -> None:
+    """Refuse more levels than fit into the memory."""
+    if count > MOST_HELD and not budget.holds(count * _BYTES_PER_LEVEL):
+        raise InputError(
+            f"{where}: column {name!r} has more than {MOST_HELD:,} different values, which do "
+            f"not fit into the memory limit of {in_words(budget.total)}; leave it out "
+            f"({drop_option([name])}), or raise the limit"
+        )
 
 
 def drop_option(names: Sequence[str]) -> str:
@@ -471,25 +482,28 @@ def cells_of(
 
 def _cells(where: str, name: str, values: Any, as_text: bool, as_keys: bool) -> Cells:
     series = as_series(values)
+    word = "" if series is None else str(series.dtype).partition("(")[0]
+    if word in ("Date", "Datetime"):
+        return Cells("date", _seconds(series.dt.timestamp("us")))
+    if word == "Duration":
+        return Cells("number", _seconds(series.dt.total_microseconds()))
+    array: Any = None
+    if series is not None and series.dtype.is_numeric():
+        array = series.to_numpy()
+        whole = series.dtype.is_integer()
+    elif isinstance(values, np.ndarray) and values.dtype.kind in "iuf" and values.ndim == 1:
+        array = values
+        whole = values.dtype.kind != "f"
+    if array is not None:
+        # The smallest and the largest of a series, whose missing cells turn an array into floats.
+        column = values if series is None else series
+        ends = (column.min(), column.max()) if whole and len(array) else ()
+        numbers = _numbers(np.asarray(array).astype(np.float64), ends)
+        if not (as_text or (as_keys and numbers.whole)):
+            return numbers
     if series is not None:
-        kind = series.dtype
-        word = str(kind).partition("(")[0]
-        if kind.is_numeric():
-            ends = (series.min(), series.max()) if kind.is_integer() else ()
-            numbers = _numbers(np.asarray(series.to_numpy()).astype(np.float64), ends)
-            if not (as_keys and numbers.whole):
-                return numbers
-        if word in ("Date", "Datetime"):
-            return Cells("date", _seconds(series.dt.timestamp("us")))
-        if word == "Duration":
-            return Cells("number", _seconds(series.dt.total_microseconds()))
         as_text = as_text or word in ("Categorical", "Enum")
         values = series.to_list()
-    elif isinstance(values, np.ndarray) and values.dtype.kind in "iuf" and values.ndim == 1:
-        ends = (values.min(), values.max()) if len(values) and values.dtype.kind != "f" else ()
-        numbers = _numbers(values.astype(np.float64), ends)
-        if not (as_keys and numbers.whole):
-            return numbers
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise InputError(
             f"{where}: expected a sequence of cells in column {name!r}, got "
@@ -504,56 +518,10 @@ def _cells(where: str, name: str, values: Any, as_text: bool, as_keys: bool) -> 
         ) from None
     place = {cell: k for k, cell in enumerate(differ)}
     places = np.fromiter(map(place.get, cells, itertools.repeat(-1)), np.intp, len(cells))
-    return _classified(where, name, places, differ, as_text, as_keys)
-
-
-def _seconds(micros: Any) -> Array:
-    """A series of microseconds as seconds, NaN where one is missing."""
-    return np.asarray(micros.to_numpy()).astype(np.float64) / 1e6
-
-
-def _numbers(values: Array, ends: Iterable[Any] = ()) -> Cells:
-    """Cells of numbers; of whole ones, `ends` are the smallest and the largest, missing if
-    all cells are.
-    """
-    exact = [int(end) for end in ends if not is_missing(end)]
-    beyond = any(abs(end) > 2**53 for end in exact)
-    return Cells("number", values, whole=(min(exact), max(exact)) if beyond else None)
-
-
-def _classified(
-    where: str, name: str, places: NDArray[Any], differ: list[Any], as_text: bool, as_keys: bool
-) -> Cells:
-    """Cells by their places among values that differ: numbers, dates, or text."""
-    read_text = not (as_text or as_keys)
-    numbers: list[float] | None = None
-    whole: list[Any] = []
-    dates: Array | None = None
-    if as_text:
-        pass
-    elif all(
-        isinstance(each, Real | Decimal) and not isinstance(each, bool | np.bool_)
-        for each in differ
-    ):
-        numbers = [float(each) for each in differ]
-        whole = [each for each in differ if isinstance(each, int | np.integer)]
-    elif all(isinstance(each, datetime.timedelta) for each in differ):
-        numbers = [each.total_seconds() for each in differ]
-    elif all(isinstance(each, datetime.date) for each in differ):
-        dates = parsed_dates([_plain_date(each) for each in differ])
-    elif read_text and all(isinstance(each, str) and is_number(each) for each in differ):
-        numbers = [float(each) for each in differ]
-        whole = [each for each in differ if is_long_key(each)]
-    elif read_text and all(
-        isinstance(each, str) and len(each) < 36 and DATE.fullmatch(each) for each in differ
-    ):
-        dates = parsed_dates(differ)
-    if numbers is not None:
-        cells = _numbers(np.array([*numbers, np.nan])[places], map(int, whole))
-        if not (as_keys and cells.whole):
-            return cells
-    if dates is not None:
-        return Cells("date", np.append(dates, np.nan)[places])
+    if not as_text:
+        known = _known_kind(differ, places, read_text=not as_keys)
+        if known is not None and not (as_keys and known.whole):
+            return known
     # Different values may look the same in text, such as 1 and "1".
     found: dict[str, int] = {}
     renamed = [
@@ -562,49 +530,76 @@ def _classified(
     return Cells("text", np.append(np.array(renamed, dtype=np.intp), -1)[places], tuple(found))
 
 
+def _seconds(micros: Any) -> Array:
+    """A series of microseconds as seconds, NaN where one is missing."""
+    return np.asarray(micros.to_numpy()).astype(np.float64) / 1e6
+
+
+def _numbers(values: Array, ends: Iterable[Any] = ()) -> Cells:
+    """Cells of numbers; of whole ones, `ends` has the smallest and the largest, missing if
+    all cells are.
+    """
+    exact = [int(end) for end in ends if not is_missing(end)]
+    beyond = any(abs(end) > 2**53 for end in exact)
+    return Cells("number", values, whole=(min(exact), max(exact)) if beyond else None)
+
+
+def _known_kind(differ: list[Any], places: NDArray[Any], read_text: bool) -> Cells | None:
+    """Cells by their places among values that differ, if these are numbers or dates, or text
+    that looks like them.
+    """
+    texts = read_text and all(isinstance(each, str) for each in differ)
+    dates: Array | None = None
+    if all(map(_is_number, differ)) or (texts and all(map(is_number, differ))):
+        whole = [
+            int(each)
+            for each in differ
+            if (is_long_key(each) if texts else isinstance(each, int | np.integer))
+        ]
+        return _numbers(np.array([*map(float, differ), np.nan])[places], whole)
+    if all(isinstance(each, datetime.timedelta) for each in differ):
+        return _numbers(np.array([*(each.total_seconds() for each in differ), np.nan])[places])
+    if all(isinstance(each, datetime.date) for each in differ):
+        dates = np.array(list(map(_timestamp, differ)))
+    elif texts and all(len(each) < 36 and DATE.fullmatch(each) for each in differ):
+        dates = parsed_dates(differ)
+    return None if dates is None else Cells("date", np.append(dates, np.nan)[places])
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real | Decimal) and not isinstance(value, bool | np.bool_)
+
+
 def parsed_dates(texts: Sequence[str], form: str | None = None) -> Array | None:
     """Seconds since 1970 of dates in ISO 8601, or in a form of `strptime`; None if one of
     them is no date.
     """
     try:
-        if form is not None:
-            zone = datetime.UTC
-            each = [datetime.datetime.strptime(text, form) for text in texts]
-            return np.array(
-                [(at if at.tzinfo else at.replace(tzinfo=zone)).timestamp() for at in each]
-            )
-        ahead = [_ahead(text) for text in texts]
-        local = np.array([text.removesuffix("Z") for text, _ in ahead], dtype="datetime64[us]")
-        return local.astype(np.int64) / 1e6 - np.array(
-            [seconds for _, seconds in ahead], dtype=np.float64
+        return np.array(
+            [
+                _timestamp(
+                    datetime.datetime.fromisoformat(text.removesuffix("Z"))
+                    if form is None
+                    else datetime.datetime.strptime(text, form)
+                )
+                for text in texts
+            ]
         )
     except (ValueError, OverflowError):
         return None
 
 
-def _ahead(text: str) -> tuple[str, float]:
-    """A date without its offset from UTC, and that offset in seconds."""
-    found = _OFFSET.fullmatch(text)
-    if found is None:
-        return text, 0.0
-    seconds = 3600.0 * int(found[3]) + 60.0 * int(found[4])
-    return found[1], -seconds if found[2] == "-" else seconds
-
-
-def _plain_date(date: datetime.date) -> str:
-    """In ISO 8601, at UTC if it says where it is from."""
-    if isinstance(date, datetime.datetime) and date.tzinfo is not None:
-        date = date.astimezone(datetime.UTC).replace(tzinfo=None)
-    return date.isoformat()
+def _timestamp(date: datetime.date) -> float:
+    """Seconds since 1970, at UTC unless the date says where it is from."""
+    if not isinstance(date, datetime.datetime):
+        date = datetime.datetime.combine(date, datetime.time())
+    return (date if date.tzinfo else date.replace(tzinfo=datetime.UTC)).timestamp()
 
 
 def _level(where: str, name: str, value: Any, exact: bool) -> str:
-    if isinstance(value, Real | Decimal) and not isinstance(value, bool | np.bool_):
-        return (
-            str(int(value))
-            if isinstance(value, int | np.integer)
-            else _number_level(float(value))
-        )
+    if _is_number(value):
+        whole = isinstance(value, int | np.integer)
+        return str(int(value)) if whole else _number_level(float(value))
     text = value if isinstance(value, str) else str(value)
     # Libraries write truth values in different ways.
     if not exact and len(text) < 6 and text.lower() in ("true", "false"):
@@ -751,32 +746,48 @@ def _collected(frame: Any) -> Any:
     return frame.collect() if hasattr(frame, "collect") else frame
 
 
-# ── columns ───────────────────────────────────────────────────────────────────────────────────
+# ── where columns come from ───────────────────────────────────────────────────────────────────
 
 
-def raw_columns(argument: str, value: Any) -> tuple[str, list[RawColumn] | None]:
-    """What errors call the value, and its columns with their names; None for anything
-    without names.
+def _parts_of(
+    argument: str, value: Any
+) -> tuple[str, Callable[[Collection[str]], Iterator[list[RawColumn]]] | None]:
+    """What errors call the value, and a function that reads its columns, with their names, in
+    parts; None for anything without names.
+
+    The function takes the columns of which text stays text even if it looks like numbers.
     """
     file = as_file(value)
-    if file is not None:
-        where = file.source
-        columns = _in_file(file)
-    else:
-        where = argument
-        columns = _in_memory(computed(argument, value))
-    return where, None if columns is None else [
-        (str(name).strip(), values) for name, values in columns
-    ]
+    if file is None:
+        columns = _in_memory(argument, value)
+        return argument, None if columns is None else lambda _: iter([columns])
+    where = file.source
+    if where.lower().endswith((*JSON_LINES, JSON_RECORDS)):
+        return where, lambda _: iter([_in_json(Path(where))])
+    format, selection = find_file(where, file.columns, (JSON_RECORDS, *JSON_LINES))
+    read = format.column_parts
+    if read is None:
+        return where, None
+
+    def parts(as_text: Collection[str]) -> Iterator[list[RawColumn]]:
+        with reading(selection.path):
+            for part in read(selection, as_text):
+                yield [(name.strip(), values) for name, values in part]
+
+    return where, parts
 
 
-def _in_memory(value: Any) -> list[tuple[Any, Any]] | None:
+def _in_memory(argument: str, value: Any) -> list[RawColumn] | None:
+    value = computed(argument, value)
+    columns: Iterable[tuple[Any, Any]]
     if isinstance(value, Mapping):
-        return list(value.items())
-    frame = _narwhals(value)
-    if not hasattr(frame, "collect_schema"):
-        return None
-    return list(zip(_names(value, frame), _collected(frame).iter_columns(), strict=True))
+        columns = value.items()
+    else:
+        frame = _narwhals(value)
+        if not hasattr(frame, "collect_schema"):
+            return None
+        columns = zip(_names(value, frame), _collected(frame).iter_columns(), strict=True)
+    return [(str(name).strip(), values) for name, values in columns]
 
 
 def is_missing(cell: Any) -> bool:
@@ -786,53 +797,13 @@ def is_missing(cell: Any) -> bool:
     return type(cell).__name__ in ("NAType", "NaTType")
 
 
-# ── files ─────────────────────────────────────────────────────────────────────────────────────
-
-
-def _in_file(file: FileRows) -> list[RawColumn] | None:
-    source = file.source
-    if source.lower().endswith((*JSON_LINES, JSON_RECORDS)):
-        return _in_json(Path(source))
-    format, selection = find_file(source, file.columns, (JSON_RECORDS, *JSON_LINES))
-    if format.column_parts is None:
-        return None
-    with reading(selection.path):
-        columns = _blocks(format.column_parts(selection, ()))
-        # A column of which only some parts hold text is read again: numbers do not say how they
-        # were written.
-        kinds = {
-            name: {block.dtype.kind for block in blocks if isinstance(block, np.ndarray)}
-            for name, blocks in columns
-        }
-        text = [name for name, found in kinds.items() if len(found) > 1]
-        columns = _blocks(format.column_parts(selection, text)) if text else columns
-    return [(name, _whole(blocks)) for name, blocks in columns] or None
-
-
-def _blocks(parts: Iterable[list[RawColumn]]) -> list[tuple[str, list[Any]]]:
-    """The parts of each column; the first, which has no rows, only if there are no others."""
-    columns = zip(*parts, strict=True)
-    return [
-        (column[0][0], [block for _, block in column[min(1, len(column) - 1) :]])
-        for column in columns
-    ]
-
-
-def _whole(blocks: list[Any]) -> Any:
-    return (
-        np.concatenate(blocks)
-        if isinstance(blocks[0], np.ndarray)
-        else loaded("pyarrow").chunked_array(blocks)
-    )
-
-
 def _in_json(path: Path) -> list[RawColumn]:
     """The columns of a file of objects, one for each row; a key that a row lacks is missing
     there.
     """
     if path.name.lower().endswith(JSON_LINES):
         rows: Any = []
-        for number, (_, row) in enumerate(json_lines(path)):
+        for number, row in json_lines(path):
             if not number % _ROWS_BETWEEN_CHECKS:
                 require_room(path, _ROWS_BETWEEN_CHECKS * _BYTES_PER_CELL * max(1, len(row)))
             rows.append(row)

@@ -3,9 +3,8 @@
 import json
 
 import pytest
-from scored import by_model
+from scored import by_model, refusal
 
-import relfit
 from relfit.data.evals import read_evals
 
 
@@ -33,13 +32,6 @@ def write(path, samples):
 def result(metric, lower, id=None, task="arc"):
     named = {} if id is None else {"evaluation_result_id": id}
     return {"evaluation_name": task, **named, "metric_config": {"metric_name": metric, "lower_is_better": lower}}
-
-
-def refusal(*args, **options):
-    with pytest.raises(relfit.InputError) as caught:
-        read_evals(*args, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def test_samples_become_models_tasks_and_items(tmp_path):

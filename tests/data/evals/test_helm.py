@@ -3,9 +3,8 @@
 import json
 
 import pytest
-from scored import by_model
+from scored import by_model, refusal
 
-import relfit
 from relfit.data.evals import read_evals
 
 RUN = "mmlu:subject=anatomy,method=joint,model=openai_{}"
@@ -34,13 +33,6 @@ def write_run(folder, model, instances, run=RUN, questions=None, spec=True):
         texts = [{"id": key, "input": {"text": text}} for key, text in questions.items()]
         (path / "instances.json").write_text(json.dumps(texts))
     return path
-
-
-def refusal(*args, **options):
-    with pytest.raises(relfit.InputError) as caught:
-        read_evals(*args, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def test_runs_become_models_tasks_and_items(tmp_path):

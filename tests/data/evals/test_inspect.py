@@ -7,20 +7,13 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from scored import by_model
+from scored import by_model, refusal
 
 import relfit
 from relfit.data.evals import read_evals
 
 LOGS = Path(__file__).parent / "fixtures" / "inspect"
 MEANS = json.loads((LOGS / "means.json").read_text())
-
-
-def refusal(*args, **options):
-    with pytest.raises(relfit.InputError) as caught:
-        read_evals(*args, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from refusals import refused
-from scored import by_model
+from scored import by_model, refusal
 
 import relfit
-from relfit.data.evals import lm_eval, read_evals
+from relfit.data.evals import formats, read_evals
 from relfit.data.files import json as json_files
 
 LOGS = Path(__file__).parent / "fixtures" / "lm_eval"
@@ -40,20 +40,11 @@ def change(path, number, **values):
     write_lines(path, lines)
 
 
-def refusal(*args, **options):
-    with pytest.raises(relfit.InputError) as caught:
-        read_evals(*args, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("task", "metric", "filter"),
     [
-        ("sums", "acc", "none"),
-        ("sums", "acc_norm", "none"),
-        ("doubles", "exact_match", "strict-match"),
-        ("doubles", "exact_match", "flexible-extract"),
+        *(("sums", metric, "none") for metric in ("acc", "acc_norm")),
+        *(("doubles", "exact_match", filter) for filter in ("strict-match", "flexible-extract")),
     ],
 )
 def test_task_means_are_those_of_the_harness(task, metric, filter):
@@ -105,10 +96,8 @@ def test_metrics_and_filters_that_are_not_there_are_refused_with_those_that_are(
 @pytest.mark.parametrize("key", ["doc_hash", "target_hash"])
 def test_another_question_under_the_same_number_is_named(logs, key):
     change(logs / "small" / SUMS, 7, **{key: "0" * 64})
-    message = refusal(logs)
-    assert (
-        f"item '7' of 'sums' is not the same question as in {logs / 'large' / SUMS} (1 of 30 items differ)" in message
-    )
+    said = f"item '7' of 'sums' is not the same question as in {logs / 'large' / SUMS} (1 of 30 items differ)"
+    assert said in refusal(logs)
 
 
 def settings(logs, model, **values):
@@ -134,45 +123,23 @@ def test_another_prompt_for_the_same_question_is_a_doubt(logs):
     assert read_evals(LOGS).doubts == ()
 
 
+TEMPERATURES = [{"configs": {"sums": {"generation_kwargs": {"temperature": t, "until": ["x"]}}}} for t in (0.0, 0.7)]
+
+
 @pytest.mark.parametrize(
     ("setting", "first", "second", "said"),
     [
-        (
-            "shots",
-            {"n-shot": {"sums": 0}},
-            {"n-shot": {"sums": 5}},
-            "the number of shots: 0 (large and medium), 5 (small)",
-        ),
-        (
-            "version",
-            {"versions": {"sums": 1.0}},
-            {"versions": {"sums": 2.0}},
-            "the task version: 1.0 (large and medium), 2.0",
-        ),
-        (
-            "chat-template",
-            {"chat_template_sha": None},
-            {"chat_template_sha": "ab" * 32},
-            "none (large and medium), abababab (small)",
-        ),
-        (
-            "system",
-            {"system_instruction": None},
-            {"system_instruction": "Be short."},
-            "none (large and medium), Be short. (small)",
-        ),
+        ("shots", {"n-shot": {"sums": 0}}, {"n-shot": {"sums": 5}}, "shots: 0 (large and medium), 5 (small)"),
+        ("version", {"versions": {"sums": 1.0}}, {"versions": {"sums": 2.0}}, "version: 1.0 (large and medium), 2.0"),
+        ("system", {"system_instruction": None}, {"system_instruction": "Be short."}, "medium), Be short. (small)"),
+        ("chat-template", {"chat_template_sha": None}, {"chat_template_sha": "ab" * 32}, "medium), abababab (small)"),
         (
             "system",
             {"system_instruction_sha": None},
             {"system_instruction_sha": "cd" * 32},
-            "none (large and medium), cdcdcdcd (small)",
+            "medium), cdcdcdcd (small)",
         ),
-        (
-            "generation",
-            {"configs": {"sums": {"generation_kwargs": {"temperature": 0.0, "until": ["x"]}}}},
-            {"configs": {"sums": {"generation_kwargs": {"temperature": 0.7, "until": ["x"]}}}},
-            "the generation settings: temperature 0.0 (large and medium), 0.7 (small);",
-        ),
+        ("generation", *TEMPERATURES, "the generation settings: temperature 0.0 (large and medium), 0.7 (small);"),
     ],
 )
 def test_runs_that_were_made_differently_are_a_doubt(logs, setting, first, second, said):
@@ -200,9 +167,8 @@ def test_the_newest_run_in_a_folder_is_read(logs):
     expected = by_model(read_evals(LOGS))
     sums = {key: score for key, score in by_model(evals)["small"].items() if key[0] == "sums"}
     assert sums == {key: score for key, score in expected["large"].items() if key[0] == "sums"}
-    assert (
-        f"small has several runs of sums; the newest was read ({later}); runs='all' averages over the runs"
-        in evals.notes
+    assert f"small has several runs of sums; the newest was read ({later}); runs='all' averages over the runs" in (
+        evals.notes
     )
     assert evals.doubts == ()
     every = by_model(read_evals(logs, runs="all"))["small"]
@@ -253,9 +219,7 @@ def test_a_name_that_the_numbers_or_another_metric_contradict_tells_nothing(logs
 
 def test_opposite_directions_are_refused(logs):
     for model in ("small", "medium", "large"):
-        results = json.loads((logs / model / RESULTS).read_text())
-        results["higher_is_better"]["sums"]["acc"] = False
-        (logs / model / RESULTS).write_text(json.dumps(results))
+        settings(logs, model, higher_is_better={"sums": {"acc": False}})
     message = refusal(logs)
     assert message.startswith("metric: expected scores of one direction, got 'exact_match,strict-match' of 'doubles'")
     assert read_evals(logs, task="sums").higher_is_better is False
@@ -267,12 +231,6 @@ def test_missing_scores_are_not_zeros(logs):
     evals = read_evals(logs, task="sums")
     assert len(by_model(evals)["small"]) == 28
     assert evals.notes[-1] == "scores that are missing in the logs: 2 of small"
-
-
-def test_a_line_that_is_cut_off(logs):
-    path = logs / "small" / SUMS
-    path.write_bytes(path.read_bytes()[:-40])
-    assert f"{path}, line 30: expected JSON, which is cut off or damaged here" in refusal(logs)
 
 
 def test_a_line_that_is_too_long(logs, monkeypatch):
@@ -305,15 +263,7 @@ def test_lines_of_another_kind(logs, values, message):
     assert message in refusal(logs, task="sums", metric="acc")
 
 
-@pytest.mark.parametrize("text", ["[1]\n", "3\n", '"x"\n'])
-def test_lines_that_are_no_objects(logs, text):
-    (logs / "small" / SUMS).write_text(text)
-    assert "line 1: expected a JSON object, got" in refusal(logs)
-
-
-@pytest.mark.parametrize(
-    "contents", ["[]", '{"model_name": 3, "higher_is_better": {"sums": 1}}', '{"higher_is_better": []}']
-)
+@pytest.mark.parametrize("contents", ["[]", '{"model_name": 3, "higher_is_better": {"sums": 1}}'])
 def test_results_of_another_kind_are_not_used(logs, contents):
     (logs / "small" / RESULTS).write_text(contents)
     assert "small" in read_evals(logs).names
@@ -322,10 +272,9 @@ def test_results_of_another_kind_are_not_used(logs, contents):
 def test_the_results_file_of_a_run_is_read_once(logs, monkeypatch):
     """N12: each log of a run with many tasks read it again, so that the time grew with the square of the tasks."""
     read = []
-    monkeypatch.setattr(lm_eval, "read_json", lambda path: read.append(path) or json_files.read_json(path))
+    monkeypatch.setattr(formats, "read_json", lambda path: read.append(path) or json_files.read_json(path))
     read_evals(logs)
-    assert len(read) == 3
-    assert len(set(read)) == 3
+    assert len(read) == len(set(read)) == 3
 
 
 def test_averages_are_not_scores(tmp_path):

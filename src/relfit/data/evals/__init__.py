@@ -1,8 +1,6 @@
-"""Logs of language-model evaluations as one record of scores. Nothing is unpickled; each
-format is one file here.
+"""Logs of language-model evaluations as one record of scores. Nothing is unpickled.
 
-To add a format, write a file that defines an `EvalFormat`, and add it to `FORMATS`;
-CONTRIBUTING.md has the recipe.
+To add a format, define an `EvalFormat` in `formats.py`; CONTRIBUTING.md has the recipe.
 """
 
 from __future__ import annotations
@@ -17,22 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from relfit.data.evals.base import SETTINGS, EvalFormat, Log, Wanted, differences, first_bytes
-from relfit.data.evals.every_eval_ever import EVERY_EVAL_EVER
-from relfit.data.evals.helm import HELM
-from relfit.data.evals.inspect import INSPECT
-from relfit.data.evals.lm_eval import LM_EVAL
+from relfit.data.evals.base import SETTINGS, EvalFormat, Log, Wanted, differences
+from relfit.data.evals.formats import FORMATS
 from relfit.data.files.base import check_plain
 from relfit.data.metrics import told_direction
-from relfit.data.scores import Scores
+from relfit.data.scores import Scores, mean_scores
 from relfit.util.checks import check_choice
 from relfit.util.errors import InputError, way
 from relfit.util.text import as_name, is_text, listed, visible
 
-FORMATS: tuple[EvalFormat, ...] = (LM_EVAL, INSPECT, HELM, EVERY_EVAL_EVER)
 _SUFFIXES = (".jsonl", ".eval", ".json")
 # What tables of scores are called, which are no logs.
 _TABLES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
+_FORMATS = listed([format.name for format in FORMATS], "or", quote=str)
 RUNS = ("newest", "all")
 # The name given to the model, the file, its format, and whether the file itself was given
 # instead of a folder.
@@ -77,8 +72,13 @@ def read_evals(
     for argument, value in (("metric", metric), ("filter", filter)):
         if value is not None and not is_text(value):
             raise InputError(f"{argument}: expected a name or None, got {type(value).__name__}")
-    tasks = None if task is None else _names("task", task)
-    allowed = _names("allow_different", allow_different)
+    tasks = None if task is None else _several(task)
+    allowed = _several(allow_different)
+    for argument, names in (("task", tasks or ()), ("allow_different", allowed)):
+        if not all(map(is_text, names)):
+            raise InputError(
+                f"{argument}: expected a name, several or None, got something else"
+            )
     for name in allowed:
         check_choice("allow_different", name, tuple(SETTINGS))
     check_choice("runs", runs, RUNS)
@@ -119,55 +119,54 @@ def read_evals(
 
 def _as_scores(logs: Sequence[Log]) -> Scores:
     """The mean scores of every model on every item of the logs."""
-    held: dict[str, dict[tuple[str, str], list[float]]] = {log.model: {} for log in logs}
+    models = {name: k for k, name in enumerate(dict.fromkeys(log.model for log in logs))}
     prompts: dict[tuple[str, str], str | None] = {}
     for log in logs:
         for each in log.scores:
             key = log.task, each.item
             prompts[key] = each.prompt or prompts.get(key)
-            if each.score == each.score:  # not NaN
-                held[log.model].setdefault(key, []).append(each.score)
-    means = {
-        model: {key: sum(some) / len(some) for key, some in items.items()}
-        for model, items in held.items()
-    }
-    values = [[of_model.get(key, np.nan) for of_model in means.values()] for key in prompts]
+    rows = {key: k for k, key in enumerate(prompts)}
+    places = [
+        rows[log.task, each.item] * len(models) + models[log.model]
+        for log in logs
+        for each in log.scores
+    ]
+    numbers = [each.score for log in logs for each in log.scores]
+    means, counts = mean_scores(
+        np.array(places, np.intp), np.array(numbers, float), (len(rows), len(models))
+    )
     tasks = [task for task, _ in prompts]
     return Scores(
-        tuple(held),
-        np.array(values, dtype=float).reshape(len(prompts), len(held)),
+        tuple(models),
+        means,
         items=np.array([item for _, item in prompts], dtype=object),
         strata=np.array(tasks) if len(set(tasks)) > 1 else None,
         prompts=np.array(list(prompts.values()), dtype=object),
-        repeats=max(
-            (len(some) for items in held.values() for some in items.values()), default=1
-        ),
+        repeats=int(counts.max(initial=1)),
         part=("task", "tasks"),
     )
 
 
-def _names(argument: str, value: Any) -> tuple[str, ...]:
-    names = (
-        (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
-    )
-    if not all(map(is_text, names)):
-        raise InputError(f"{argument}: expected a name, several or None, got something else")
-    return names
+def _several(value: Any) -> tuple[Any, ...]:
+    """Several values, or a single one."""
+    single = isinstance(value, str | os.PathLike) or not isinstance(value, Iterable)
+    return (value,) if single else tuple(value)
 
 
 def _found(paths: Any) -> Iterator[_Found]:
     """The logs under the paths, each once, with the name that was given to its model."""
-    if isinstance(paths, Mapping):
-        named = [
-            (as_name(name), path) for name, held in paths.items() for path in _several(held)
-        ]
-    else:
-        named = [(None, path) for path in _several(paths)]
+    held = paths if isinstance(paths, Mapping) else {None: paths}
+    named = [(as_name(name), path) for name, some in held.items() for path in _several(some)]
     if not named:
         raise InputError("paths: expected at least one file or folder, got none")
+    if not all(isinstance(path, str | os.PathLike) for _, path in named):
+        raise InputError(
+            "paths: expected files or folders, or a mapping of names to them, "
+            "got something else"
+        )
     seen = set()
     for name, path in named:
-        if name is not None and not (is_text(name) and name):
+        if isinstance(paths, Mapping) and not (is_text(name) and name):
             raise InputError(
                 f"paths: expected a mapping of names to files or folders, got "
                 f"{name!r} as a name"
@@ -181,17 +180,16 @@ def _found(paths: Any) -> Iterator[_Found]:
             ]
             files = [(each, format) for each in inside if (format := _format(each)) is not None]
             if not files:
-                why = f"got none{_advice_on_folder(source)}"
                 raise InputError(
-                    f"{source}: expected a folder with logs of {_formats()}, {why}"
+                    f"{source}: expected a folder with logs of {_FORMATS}, got "
+                    f"none{_advice(source)}"
                 )
         else:
             check_plain(source)
             format = _format(source)
             if format is None:
                 raise InputError(
-                    f"{source}: expected a log of {_formats()}, got another "
-                    f"file{_advice(source)}"
+                    f"{source}: expected a log of {_FORMATS}, got another file{_advice(source)}"
                 )
             files = [(source, format)]
         for file, format in files:
@@ -200,60 +198,35 @@ def _found(paths: Any) -> Iterator[_Found]:
                 yield name, file, format, file == source
 
 
-def _holds_averages(path: Path) -> bool:
-    return path.name.startswith("results") and path.suffix.lower() == ".json"
-
-
 def _advice(path: Path) -> str:
-    """What to do with a path that holds no log."""
-    if _holds_averages(path):
-        return (
-            f"; {path.name} has averages only: pass samples_*.jsonl, which lm_eval writes "
-            f"beside that file with "
-            "--log_samples"
-        )
-    if path.suffix.lower() not in _TABLES:
+    """What to do with a file that is no log, or with a folder without logs, by the first file
+    in it that holds averages or may be a table of scores.
+    """
+    files = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else []
+    files = files or [path]
+    for file in files:
+        if file.name.startswith("results") and file.suffix.lower() == ".json":
+            return (
+                f"; {file.name} has averages only: pass samples_*.jsonl, which lm_eval writes "
+                f"beside that file with --log_samples"
+            )
+    table = next((file for file in files if file.suffix.lower() in _TABLES), None)
+    if table is None:
         return ""
-    name = visible(str(path))
+    name = visible(str(table))
     command = f"relfit losses {shlex.quote(name)} --item COLUMN --model COLUMN --score COLUMN"
     call = f'relfit.compare_losses({name!r}, item="column", model="column", score="column")'
     return f"; for a table of scores use  {way(command, call)}"
 
 
-def _advice_on_folder(folder: Path) -> str:
-    """What to do with a folder that holds no log, by the first file that holds averages or
-    may be a table of scores.
-    """
-    inside = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    averages = [path for path in inside if _holds_averages(path)]
-    tables = [path for path in inside if path.suffix.lower() in _TABLES]
-    first = next(iter([*averages, *tables]), None)
-    return "" if first is None else _advice(first)
-
-
-def _several(paths: Any) -> Iterable[Any]:
-    held = (
-        (paths,)
-        if isinstance(paths, str | os.PathLike)
-        else tuple(paths)
-        if isinstance(paths, Iterable)
-        else (None,)
-    )
-    if not all(isinstance(path, str | os.PathLike) for path in held):
-        raise InputError(
-            "paths: expected files or folders, or a mapping of names to them, "
-            "got something else"
-        )
-    return held
-
-
 def _format(path: Path) -> EvalFormat | None:
-    head = first_bytes(path)
+    """The format of a log, by its name and its first bytes."""
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(2**16)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or 'cannot be read'}") from None
     return next((format for format in FORMATS if format.is_log(path, head)), None)
-
-
-def _formats() -> str:
-    return listed([format.name for format in FORMATS], "or", most=len(FORMATS), quote=str)
 
 
 def _logs(found: Sequence[_Found], wanted: Wanted) -> tuple[list[Log], list[Log]]:
@@ -295,30 +268,27 @@ def _chosen_runs(logs: Sequence[Log], runs: str) -> tuple[list[Log], list[str]]:
     chosen: list[Log] = []
     repeated: dict[str, list[Log]] = {}
     for (model, task), held in groups.items():
+        newest = max(held, key=lambda log: log.date)
         if len(held) > 1:
-            repeated.setdefault(model, []).append(max(held, key=lambda log: log.date))
+            repeated.setdefault(model, []).append(newest)
         if runs == "all":
-            before = 0
-            for log in held:
-                shifted = [replace(each, epoch=each.epoch + before) for each in log.scores]
-                chosen.append(replace(log, scores=shifted) if before else log)
-                before = max((each.epoch for each in chosen[-1].scores), default=before)
+            chosen += held
             continue
-        first, *others = held
-        dated = len({log.date for log in held}) == len(held) and all(log.date for log in held)
-        if others and not (dated and len({log.path.parent for log in held}) == 1):
+        dates = {log.date for log in held}
+        places = {log.path.parent for log in held}
+        if len(held) > 1 and not (len(dates) == len(held) and all(dates) and len(places) == 1):
             raise InputError(
-                f"{others[0].path}: is a second run of {model!r} on {task!r}, besides "
-                f"{first.path}; leave one out, "
+                f"{held[1].path}: is a second run of {model!r} on {task!r}, besides "
+                f"{held[0].path}; leave one out, "
                 "give each run a name of its own, or average them with runs='all'"
             )
-        chosen.append(repeated[model][-1] if others else first)
+        chosen.append(newest)
     notes = []
-    for model, newest in repeated.items():
-        tasks = listed([log.task for log in newest], most=3, quote=str)
+    for model, latest in repeated.items():
+        tasks = listed([log.task for log in latest], most=3, quote=str)
         used = "an item's score is the mean over the runs"
         if runs != "all":
-            date = max(log.date for log in newest)
+            date = max(log.date for log in latest)
             used = f"the newest was read ({date}); runs='all' averages over the runs"
         notes.append(f"{model} has several runs of {tasks}; {used}")
     return chosen, notes
@@ -358,14 +328,13 @@ def _check_runs(logs: Sequence[Log]) -> None:
     firsts: dict[str, Log] = {}
     questions: dict[tuple[str, str], tuple[str, Log]] = {}
     for log in logs:
-        (again, times), *_ = Counter(
-            (each.item, each.epoch) for each in log.scores
-        ).most_common(1) or [(("", 0), 1)]
-        if times > 1:
-            raise InputError(
-                f"{log.path}: expected each item once, got {again[0]!r:.60} {times} times; "
-                f"remove the copies"
-            )
+        times = Counter((each.item, each.epoch) for each in log.scores)
+        for (item, _), count in times.most_common(1):
+            if count > 1:
+                raise InputError(
+                    f"{log.path}: expected each item once, got {item!r:.60} {count} times; "
+                    f"remove the copies"
+                )
         first = firsts.setdefault(log.task, log)
         if first.metric != log.metric:
             raise InputError(
@@ -393,9 +362,8 @@ def _direction(logs: Sequence[Log]) -> tuple[bool | None, list[str]]:
     """Whether larger scores are better, which all logs must agree on, and a note where only
     the name tells it.
     """
-    known: dict[bool, Log] = {}
+    known: dict[bool | None, Log] = {}
     told: dict[str, None] = {}
-    unknown = False
     for log in logs:
         better = log.higher_is_better
         if better is None:
@@ -403,10 +371,8 @@ def _direction(logs: Sequence[Log]) -> tuple[bool | None, list[str]]:
             better, why = told_direction(log.metric, min(numbers), max(numbers))
             if better is not None:
                 told[why] = None
-        unknown = unknown or better is None
-        if better is not None:
-            known.setdefault(better, log)
-    if len(known) > 1:
+        known.setdefault(better, log)
+    if True in known and False in known:
         up = known[True]
         down = known[False]
         raise InputError(
@@ -414,7 +380,7 @@ def _direction(logs: Sequence[Log]) -> tuple[bool | None, list[str]]:
             f"better when larger, and "
             f"{down.metric!r} of {down.task!r}, better when smaller; choose a metric or tasks"
         )
-    return None if unknown else next(iter(known)), list(told)
+    return None if None in known else next(iter(known)), list(told)
 
 
 def _notes(logs: Sequence[Log]) -> list[str]:
@@ -422,8 +388,9 @@ def _notes(logs: Sequence[Log]) -> list[str]:
     notes = list(dict.fromkeys(note for log in logs for note in log.notes))
     besides: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for log in logs:
-        if log.others:
-            besides.setdefault((log.metric, log.others), []).append(log.task)
+        others = tuple(name for name in log.metrics if name != log.metric)
+        if others:
+            besides.setdefault((log.metric, others), []).append(log.task)
     for (metric, others), tasks in besides.items():
         scored = listed(list(dict.fromkeys(tasks)), quote=str)
         notes.append(

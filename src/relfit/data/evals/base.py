@@ -7,7 +7,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,8 @@ UNSCORED = math.nan
 # Letters of a value, and keys of a setting that has several, that a message shows.
 LONGEST_VALUE = 40
 MOST_KEYS = 4
+# An object of JSON.
+Record = dict[str, Any]
 # What runs can differ in, by the name that allows it, and in words.
 SETTINGS = {
     "shots": "the number of shots",
@@ -78,8 +79,8 @@ class Scored:
 class Log:
     """The scores of one model on one task, from one file.
 
-    `others` names the metrics that the log has besides; `higher_is_better` is None where the
-    log does not say it. `settings` has what the log records of how the run was made (see
+    `metrics` are all that the log has; `higher_is_better` is None where the log does not say
+    it. `settings` has what the log records of how the run was made (see
     `SETTINGS`), None for none. Later runs have a larger `date`, "" is not known.
     `unfinished` says why the run is not complete, "" if it is.
     """
@@ -90,7 +91,7 @@ class Log:
     metric: str
     scores: Sequence[Scored]
     higher_is_better: bool | None = None
-    others: tuple[str, ...] = ()
+    metrics: Sequence[str] = ()
     notes: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     date: str = ""
@@ -108,21 +109,35 @@ class EvalFormat:
     read: Callable[[Path, Wanted], Iterable[Log]]
 
 
+def dict_at(record: Any, key: str) -> Record:
+    """The object under a key; an empty one if there is none."""
+    value = record.get(key) if isinstance(record, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def list_at(record: Any, key: str) -> list[Any]:
+    """The list under a key; an empty one if there is none."""
+    value = record.get(key) if isinstance(record, dict) else None
+    return value if isinstance(value, list) else []
+
+
+def text_at(record: Any, key: str) -> str:
+    """The text under a key; "" if there is none."""
+    value = record.get(key) if isinstance(record, dict) else None
+    return value if is_text(value) else ""
+
+
 def text_of(where: str, record: Any, key: str) -> str:
-    """The text under a key; a whole number counts as text, because some logs number their
-    items.
+    """The text under a key, which must be there; a whole number counts as text, because some
+    logs number their items.
     """
     value = record.get(key) if isinstance(record, dict) else None
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value) if abs(value) < 10**18 else _refused(where, key, value)
-    return value if is_text(value) and value else _refused(where, key, value)
-
-
-def _refused(where: str, key: str, value: Any) -> str:
-    raise InputError(
-        f"{where}: expected text in {key!r}, got "
-        f"{'nothing' if value is None else reprlib.repr(value)}"
-    )
+    whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**18
+    text = str(value) if whole else text_at(record, key)
+    if not text:
+        came = "nothing" if value is None else reprlib.repr(value)
+        raise InputError(f"{where}: expected text in {key!r}, got {came}")
+    return text
 
 
 def score_of(where: str, metric: str, value: Any) -> float:
@@ -186,15 +201,6 @@ def shortened(prompt: Any) -> str | None:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def first_bytes(path: Path) -> bytes:
-    """The beginning of a file, by which its format is recognised."""
-    try:
-        with open(path, "rb") as stream:
-            return stream.read(2**16)
-    except OSError as error:
-        raise InputError(f"{os.fspath(path)}: {error.strerror or 'cannot be read'}") from None
-
-
 # ── how runs were made ────────────────────────────────────────────────────────────────────────
 
 
@@ -209,23 +215,19 @@ def differences(logs: Sequence[Log], allowed: Collection[str]) -> tuple[list[str
     doubts: list[str] = []
     for setting, words in SETTINGS.items():
         found = {task: _values(held, setting) for task, held in by_task.items()}
-        if setting == "prompts":
-            found = {
-                task: found[task] or _other_prompts(held) for task, held in by_task.items()
-            }
         differing = {task: values for task, values in found.items() if values}
         if not differing:
             continue
         task, values = next(iter(differing.items()))
         where = f" on {task}" if len(by_task) > 1 else ""
         more = len(differing) - 1
-        where += f" and {more} more {'task' if more == 1 else 'tasks'}" if more else ""
+        if more:
+            where += f" and {more} more {'task' if more == 1 else 'tasks'}"
         note = f"the runs differ in {words}{where}: {visible(values)}"
         if setting not in allowed:
             note += (
                 "; differences between models may come from this setting: run all models "
-                "alike, or pass "
-                f"allow_different={setting!r}"
+                f"alike, or pass allow_different={setting!r}"
             )
             doubts.append(note)
         notes.append(note)
@@ -237,27 +239,26 @@ def _values(logs: Sequence[Log], setting: str) -> str:
     not recorded.
     """
     recorded = [(log.model, log.settings[setting]) for log in logs if setting in log.settings]
-    if len({_as_text(value) for _, value in recorded}) < 2:
-        return ""
-    if not all(value is None or isinstance(value, dict) for _, value in recorded):
-        return _by_value(recorded)
-    keys = dict.fromkeys(key for _, value in recorded for key in value or ())
-    parts = {
-        key: [(model, (value or {}).get(key)) for model, value in recorded] for key in keys
-    }
-    shown = [
-        f"{key} {_by_value(part)}"
-        for key, part in parts.items()
-        if len({_as_text(v) for _, v in part}) > 1
-    ]
+    whole = _by_value(recorded)
+    if not whole and setting == "prompts":
+        return _other_prompts(logs)
+    if not whole or not all(value is None or isinstance(value, dict) for _, value in recorded):
+        return whole
+    shown = []
+    for key in dict.fromkeys(key for _, value in recorded for key in value or ()):
+        part = _by_value([(model, (value or {}).get(key)) for model, value in recorded])
+        if part:
+            shown.append(f"{key} {part}")
     return "; ".join([*shown[:MOST_KEYS], *(["…"] if len(shown) > MOST_KEYS else [])])
 
 
 def _by_value(recorded: Sequence[tuple[str, Any]]) -> str:
-    """Such as "0 (small and medium), 5 (large)"."""
+    """Such as "0 (small and medium), 5 (large)"; "" for a single value."""
     models: dict[str, list[str]] = {}
     for model, value in recorded:
         models.setdefault(_as_text(value), []).append(model)
+    if len(models) < 2:
+        return ""
     return ", ".join(
         f"{_cut_value(text)} ({listed(held, most=3, quote=str)})"
         for text, held in models.items()
@@ -291,9 +292,8 @@ def _other_prompts(logs: Sequence[Log]) -> str:
     asked = {each.item: each.asked for each in first.scores if each.asked}
     for log in others:
         explained = any(
-            _as_text(log.settings[setting]) != _as_text(first.settings[setting])
+            _values([first, log], setting)
             for setting in ("shots", "version", "chat-template", "system")
-            if setting in log.settings and setting in first.settings
         )
         both = [each for each in log.scores if each.asked and each.item in asked]
         count = sum(each.asked != asked[each.item] for each in both)
