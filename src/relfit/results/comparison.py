@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from relfit.results import formats, words
 from relfit.results.pair import PairMatrix, Ranks
 from relfit.results.serial import also_written, comparison_from, parsed, plain, text_of
 from relfit.results.table import LONGEST_NAME, Display
+from relfit.results.text import comparison_display
 from relfit.results.verdicts import Method, Verdicts
 from relfit.stats.decision import PVALUE_CORRECTIONS, Decision
 from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate, third_cumulants
@@ -48,17 +50,16 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
         With probability 95%, all ranks lie in these sets.
         """
         source = seeded(self.seed or 0, "ranks")
-        shown = rank_sets(
+        worse, better = rank_sets(
             self.estimate, check_level(level), rng=source, simultaneous=simultaneous
         )
-        worse = self._spread(shown[0], True, False)
-        better = self._spread(shown[1], False, True, False)
-        lower = 1 + worse.sum(axis=1)
-        upper = len(better) - better.sum(axis=1)
+        worse = self._every(worse, True, False, axes=2)
+        # Of j and i: "j is beaten by i".
+        beaten = self._every(better.T, True, False, axes=2)
         return Ranks(
             names=self.names,
-            lower=lower,
-            upper=upper,
+            lower=1 + worse.sum(axis=1),
+            upper=len(beaten) - beaten.sum(axis=0),
             worse=worse,
             level=level,
             simultaneous=simultaneous,
@@ -94,9 +95,9 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
         log_p, adjusted, worse, used = pairwise_matrix(self.estimate, self.alpha, correction)
         return PairMatrix(
             names=self.names,
-            pvalue=self._spread(np.exp(log_p), 0.0, 1.0),
-            adjusted_pvalue=self._spread(adjusted, 0.0, 1.0),
-            worse=self._spread(worse, True, False),
+            pvalue=self._every(np.exp(log_p), 0.0, 1.0, axes=2),
+            adjusted_pvalue=self._every(adjusted, 0.0, 1.0, axes=2),
+            worse=self._every(worse, True, False, axes=2),
             alpha=self.alpha,
             correction=used,
         )
@@ -130,13 +131,9 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
 
     def summary(self) -> str:
         """The answer in one sentence, as below the table."""
-        from relfit.results.words import summary
-
-        return summary(self)
+        return words.summary(self)
 
     def _display(self, longest_name: int = LONGEST_NAME) -> Display:
-        from relfit.results.text import comparison_display
-
         return comparison_display(self, longest_name)
 
     def to_frame(self) -> pandas.DataFrame:
@@ -153,31 +150,23 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
         """The table for a paper, in LaTeX with booktabs, which is also written to `path` if
         given.
         """
-        from relfit.results.formats import to_latex
-
-        return also_written(to_latex(self), path)
+        return also_written(formats.to_latex(self), path)
 
     def to_markdown(self, path: str | os.PathLike[str] | None = None) -> str:
         """The table in Markdown, which is also written to `path` if given."""
-        from relfit.results.formats import to_markdown
-
-        return also_written(to_markdown(self), path)
+        return also_written(formats.to_markdown(self), path)
 
     def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
         """The rows with all their digits as comma-separated values, which are also written
         to `path` if given.
         """
-        from relfit.results.formats import to_csv
-
-        return also_written(to_csv(self), path)
+        return also_written(formats.to_csv(self), path)
 
     def methods_text(self, cite: str = "text") -> str:
         """A paragraph for a paper with its references, true for these settings; `cite` is
         "text" or "bibtex".
         """
-        from relfit.results.formats import methods_text
-
-        return methods_text(self, cite)
+        return formats.methods_text(self, cite)
 
     def plot(self, ax: Any = None, *, of: str = "discrepancy") -> Any:
         """A forest plot of the discrepancies, or ``of="difference"`` to the best; returns

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from relfit.util.text import visible
 
@@ -48,6 +48,12 @@ class Table:
     verdicts: int = 1
     words: tuple[int, ...] = (0,)
     marked: Mapping[tuple[int, int], str] = field(default_factory=dict)
+
+    @classmethod
+    def plain(cls, titles: Sequence[str], rows: Sequence[Sequence[str]], **more: Any) -> Table:
+        """A table without verdicts."""
+        cells = tuple(tuple(row) for row in rows)
+        return cls(tuple(titles), cells, ("open",) * len(cells), verdicts=0, **more)
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,8 @@ from typing import Any, Literal
 
 from relfit.kernels.choice import Collection
 from relfit.kernels.standard import Polynomial
-from relfit.results.grade import BEST, CLEARLY_WORSE, EQUIVALENT, GRADES, OPEN, SAME, WORSE
+from relfit.results.grade import CLEARLY_WORSE, EQUIVALENT, GRADES, OPEN, SAME, SCALE, WORSE
 from relfit.results.verdicts import Answer, Verdicts
-from relfit.stats.decision import DISCOVERY_RATE
 from relfit.stats.joint import JointEstimate
 from relfit.stats.tests import TESTS
 from relfit.stats.tests.base import Test
@@ -153,22 +152,17 @@ def fill(template: str, comparison: Verdicts, **more: str) -> str:
     remarks = [measure.direction] if measure.direction else []
     if "tie" in comparison.status[comparison.best_index]:
         remarks.append("a tie")
+    fraction = comparison.select_fraction
     facts = {
         "best": quoted(comparison.best),
         "measure": measure.name,
         "smallest": "largest" if measure.larger else "smallest",
         "remarks": f" ({'; '.join(remarks)})" if remarks else "",
-        "fraction": "part"
-        if comparison.select_fraction is None
-        else f"{comparison.select_fraction:.0%}",
+        "fraction": "part" if fraction is None else f"{fraction:.0%}",
         "seed": str(comparison.seed),
-        "alpha": f"{100 * comparison.alpha:g}%",
-        "level": f"{100 * (1.0 - comparison.alpha):g}%",
-        "margin": f" by more than {comparison.margin:g}" if comparison.margin else "",
-        "within": " within that margin" if comparison.margin else "",
         "kernels": " under every kernel" if isinstance(comparison.kernel, Collection) else "",
     }
-    return template.format(**{**facts, **more})
+    return template.format(**{**comparison.facts(), **facts, **more})
 
 
 def header(result: Answer) -> str:
@@ -292,46 +286,34 @@ def summary(comparison: Verdicts, labels: Mapping[str, str] | None = None) -> st
             "The models cannot be told apart with this kernel: it takes the same value on "
             "all pairs of rows."
         )
-    by_grade = grouped(comparison)
     test = TESTS[comparison.test].words
-    undecided = by_grade[OPEN.name]
-    same = by_grade[SAME.name]
-    equivalent = by_grade[EQUIVALENT.name]
-    clearly = by_grade[CLEARLY_WORSE.name]
-    alone = by_grade[WORSE.name]
-    than = fill("{margin}", comparison)
-    clauses = []
-    best = comparison.best
+    by_grade = grouped(comparison)
 
     def quote(name: str) -> str:
         return quoted(name if labels is None else labels[name])
 
-    if same:
-        clauses.append(f"{_are(same, quote)} the same as it")
-    if clearly:
-        clauses.append(f"{_are(clearly, quote)} clearly worse{than}")
-    if alone:
-        clauses.append(f"{_are(alone, quote)} worse{than} {alone_words(comparison)}")
-    if equivalent:
-        clauses.append(
-            f"{_are(equivalent, quote)} equivalent to {test.equivalent_to} within "
-            f"{comparison.margin:g}"
-        )
-    if undecided and comparison.margin:
-        clauses.append(f"{_are(undecided, quote)} undecided: there are too few data to tell")
-    elif undecided:
-        any_of = f"any of {listed(undecided, quote=quote)}"
-        any_of = any_of if len(undecided) > 2 else listed(undecided, "or", quote=quote)
-        clauses.append(f"there is no evidence that {any_of} is worse")
-    joint = ", but " if undecided and len(clauses) == 1 else "; "
-    return f"{fill(test.lead, comparison, best=quote(best))}{joint}{'; '.join(clauses)}."
+    clauses = []
+    for grade in (SAME, CLEARLY_WORSE, WORSE, EQUIVALENT, OPEN):
+        names = by_grade[grade.name]
+        clause = grade.clause
+        if grade is OPEN and not comparison.margin:
+            clause = "there is no evidence that {any_of} is worse"
+        if names:
+            any_of = f"any of {listed(names, quote=quote)}"
+            facts = {
+                "they_are": _are(names, quote),
+                "any_of": any_of if len(names) > 2 else listed(names, "or", quote=quote),
+                "equivalent_to": test.equivalent_to,
+            }
+            clauses.append(fill(clause, comparison, **facts))
+    joint = ", but " if by_grade[OPEN.name] and len(clauses) == 1 else "; "
+    lead = fill(test.lead, comparison, best=quote(comparison.best))
+    return f"{lead}{joint}{'; '.join(clauses)}."
 
 
 def alone_words(comparison: Verdicts) -> str:
     """What a verdict "worse" holds for, which is not all models at once."""
-    if comparison.correction in DISCOVERY_RATE:
-        return f"at a false discovery rate of {100 * comparison.alpha:g}%"
-    return "if taken alone"
+    return comparison.facts()["alone"]
 
 
 def bandwidth_remark(row: dict[str, Any]) -> list[str]:
@@ -353,16 +335,8 @@ def counts(comparison: Verdicts) -> list[tuple[str, int, str]]:
     """How many models have each grade that occurs, in words: (kind, number, "clearly
     worse").
     """
-    shown = {
-        BEST.name: "selected as best" if TESTS[comparison.test].selects else "best",
-        SAME.name: "the same as the best",
-        EQUIVALENT.name: "equivalent",
-        OPEN.name: "without evidence",
-        WORSE.name: f"worse {alone_words(comparison)}",
-        CLEARLY_WORSE.name: "clearly worse",
-    }
     return [
-        (GRADES[grade].kind, len(names), shown[grade])
+        (GRADES[grade].kind, len(names), fill(GRADES[grade].count, comparison))
         for grade, names in grouped(comparison).items()
         if names
     ]
@@ -386,37 +360,16 @@ def headline(comparison: Verdicts) -> str:
 
 def scale_words(comparison: Verdicts) -> list[tuple[str, str]]:
     """What each grade that occurs says, (kind, sentence), for the legend of the page."""
-    level = f"{100 * comparison.alpha:g}%"
-    than = fill("{margin}", comparison)
     test = TESTS[comparison.test]
-    opponent = fill(TESTS[comparison.test].words.opponent, comparison, it="it was")
-    given = (
-        "" if test.tests_best or test.split is not None else " (given which model was selected)"
-    )
-    alone = (
-        f"Worse{than}, taken alone: its own p-value is at most {level}. Of several such "
-        f"verdicts one may be wrong."
-    )
-    if comparison.correction in DISCOVERY_RATE:
-        alone = f"Worse{than}: the false discovery rate of these verdicts is at most {level}."
-    sentences = {
-        SAME.name: "The same as the best: a copy of it, or not to be told from it on "
-        "these data.",
-        EQUIVALENT.name: f"Equivalent: shown to be worse by no more than "
-        f"{comparison.margin:g}.",
-        OPEN.name: "No evidence: the data do not show that it is worse, nor that it "
-        "is as good.",
-        WORSE.name: alone,
-        CLEARLY_WORSE.name: (
-            f"Clearly worse{than}: this holds for all models at once. The probability that "
-            f"any model as good as "
-            f"{opponent} is called clearly worse is at most {level}{given}."
-        ),
+    selected = not test.tests_best and test.split is None
+    facts = {
+        "opponent": fill(test.words.opponent, comparison, it="it was"),
+        "given": " (given which model was selected)" if selected else "",
     }
     return [
-        (GRADES[grade].kind, sentences[grade])
-        for grade in sentences
-        if grade in comparison.grade
+        (grade.kind, fill(grade.legend, comparison, **facts))
+        for grade in SCALE[1:]
+        if grade.name in comparison.grade
     ]
 
 
