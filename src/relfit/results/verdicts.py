@@ -703,12 +703,14 @@ class Verdicts(OfModels, Answer):
 
     def facts(self) -> dict[str, str]:
         """What templates of texts about tests and grades are filled in with."""
-        alpha = f"{100 * self.alpha:g}%"
+        percent = f"{100 * self.alpha:g}"
+        alpha = f"{percent}%"
         discovery = self.correction in DISCOVERY_RATE
         selects = TESTS[self.test].selects
         own = f"its own p-value is at most {alpha}. Of several such verdicts one may be wrong"
         rate = f"the false discovery rate of these verdicts is at most {alpha}"
         return {
+            "percent": percent,
             "alpha": alpha,
             "level": f"{100 * (1.0 - self.alpha):g}%",
             "delta": f"{self.margin:g}",

@@ -98,13 +98,78 @@ MEASURES = {
 # does not do.
 PRESET_NAMES = {"kid": "KID", "cmmd": "CMMD/1000"}
 
-CORRECTION_NAMES = {
-    "by": "Benjamini–Yekutieli correction",
-    "bh": "Benjamini–Hochberg correction",
-    "holm": "Holm correction",
-    "bonferroni": "Bonferroni correction",
-    "stepdown": "step-down",
+
+@dataclass(frozen=True)
+class ErrorRate:
+    """The error rate that a correction controls; `error` and `frequency` are templates that
+    say what that means, in probabilities and in numbers of cases.
+    """
+
+    name: str
+    error: str
+    frequency: str
+    it: str = "it was"
+
+
+FALSE_DISCOVERY = ErrorRate(
+    "false discovery rate",
+    "False discovery rate: on average at most {alpha} of the models declared worse are in fact "
+    "as good as {opponent}{condition}.",
+    "over many such comparisons, at most about {percent} of every 100 verdicts “worse” are "
+    "mistaken",
+    it="they were",
+)
+FAMILY_WISE = ErrorRate(
+    "family-wise error rate",
+    "Family-wise error rate: the probability that any model as good as {opponent} is declared "
+    "worse is at most {alpha}.",
+    "at most {percent} of 100 such comparisons contain even one mistaken “worse”",
+)
+FALSE_POSITIVE = ErrorRate(
+    "",
+    "{error}",
+    "a model that is in fact as good as the best is called worse in at most {percent} of 100 "
+    "such comparisons",
+)
+_AS_GOOD = (
+    " “As good” here means worse by no more than the margin of {delta}. The probability of "
+    "calling a model equivalent when it is not is at most {alpha} as well, {equivalence}."
+)
+
+
+@dataclass(frozen=True)
+class Correction:
+    """What is said about a correction for many models: its name, the procedure with [key] of
+    a reference, the error rate, and under which condition that holds.
+    """
+
+    name: str
+    procedure: str
+    rate: ErrorRate
+    condition: str = ""
+
+
+CORRECTIONS = {
+    "by": Correction(
+        "Benjamini–Yekutieli correction",
+        "the Benjamini–Yekutieli procedure [benjamini2001control]",
+        FALSE_DISCOVERY,
+    ),
+    "bh": Correction(
+        "Benjamini–Hochberg correction",
+        "the Benjamini–Hochberg procedure [benjamini1995controlling]",
+        FALSE_DISCOVERY,
+        ", provided that the tests are positively dependent",
+    ),
+    "holm": Correction("Holm correction", "Holm's procedure [holm1979simple]", FAMILY_WISE),
+    "bonferroni": Correction("Bonferroni correction", "Bonferroni's correction", FAMILY_WISE),
+    "stepdown": Correction(
+        "step-down",
+        "a step-down procedure on the joint law of all models' statistics [romano2005exact]",
+        FAMILY_WISE,
+    ),
 }
+CORRECTION_NAMES = {key: correction.name for key, correction in CORRECTIONS.items()}
 DEPENDENCE_NAMES = {
     "independent": "the samples are independent of each other",
     "shared": "the models share their random numbers or prompts",
@@ -238,26 +303,17 @@ def column_words(result: Answer) -> str | None:
         return f"{result.unscaled} columns not standardised" if result.unscaled else None
     kinds = [column.kind for column in result.encoding.columns]
     categories = kinds.count("category")
-    scaled = len(kinds) - categories if result.encoding.scale != "none" else 0
-    by = (
-        f"whitened by the {'reference' if result.sizes and result.sizes[0] else 'pooled draws'}"
-    )
-    how = "standardised" if result.encoding.root is None else by
-    columns = f"{scaled} column{'' if scaled == 1 else 's'} {how}" if scaled else ""
-    if (
-        result.encoding.scale == "none"
-        and len(kinds) - categories > 1
-        and measure_of(result).kind == "samples"
-    ):
-        columns = f"{len(kinds) - categories} columns not standardised"
-    return (
-        ", ".join(
-            part
-            for part in (columns, f"{categories} categorical" if categories else "")
-            if part
-        )
-        or None
-    )
+    numbers = len(kinds) - categories
+    source = "reference" if result.sizes and result.sizes[0] else "pooled draws"
+    how = "standardised" if result.encoding.root is None else f"whitened by the {source}"
+    parts = []
+    if result.encoding.scale != "none":
+        parts += [f"{numbers} column{'' if numbers == 1 else 's'} {how}"] if numbers else []
+    elif numbers > 1 and measure_of(result).kind == "samples":
+        parts.append(f"{numbers} columns not standardised")
+    if categories:
+        parts.append(f"{categories} categorical")
+    return ", ".join(parts) or None
 
 
 def group_words(result: Answer | JointEstimate) -> str:
@@ -384,49 +440,40 @@ def disagreement(comparison: Verdicts) -> list[str]:
     return [_disagreement(comparison, other) for other in comparison.also]
 
 
-_WHY = {
-    ("densities", "likelihoods"): (
-        "{a} compares the slopes of the log densities where the data are, {b} their heights",
-        "a model can have nearly the right heights and the wrong slopes, as rough densities do",
-        "a model can have nearly the right slopes and the wrong heights, as with wrong "
-        "weights of separated modes, and "
-        "wrong slopes can take more rows to find",
-    ),
+# Why densities and likelihoods disagree: a model that only one of the two finds worse.
+_CAUSES = {
+    "densities": "a model can have nearly the right heights and the wrong slopes, as rough "
+    "densities do",
+    "likelihoods": "a model can have nearly the right slopes and the wrong heights, as with "
+    "wrong weights of separated modes, and wrong slopes can take more rows to find",
 }
 
 
 def _disagreement(first: Verdicts, second: Verdicts) -> str:
-    a = measure_of(first)
-    b = measure_of(second)
-    found_by = [
+    measures = [measure_of(first), measure_of(second)]
+    both = " and ".join(measure.name for measure in measures)
+    one, other = (
         {row["name"] for row in each.rows() if is_worse(row)} for each in (first, second)
+    )
+    only = [
+        [name for name in first.names if name in names] for names in (one - other, other - one)
     ]
-    here = [name for name in first.names if name in found_by[0] - found_by[1]]
-    there = [name for name in first.names if name in found_by[1] - found_by[0]]
-    if not here and not there:
+    if one == other:
         best = "" if first.best == second.best else ", though not on the best of the sample"
-        return f"{a.name} and {b.name} agree on which models are worse{best}."
-    found = [
-        f"{_are(names)} worse by {which} only"
-        for names, which in ((here, a.name), (there, b.name))
+        return f"{both} agree on which models are worse{best}."
+    found = "; ".join(
+        f"{_are(names)} worse by {measure.name} only"
+        for names, measure in zip(only, measures, strict=True)
         if names
-    ]
-    why = _WHY.get((a.kind, b.kind))
-    of_first = True
-    if why is None and (b.kind, a.kind) in _WHY:
-        why = _WHY[b.kind, a.kind]
-        of_first = False
-    if why is None:
-        return (
-            f"{a.name} and {b.name} disagree: {'; '.join(found)}. They measure "
-            f"different things."
-        )
-    names = {"a": a.name, "b": b.name} if of_first else {"a": b.name, "b": a.name}
-    slopes, heights = (here, there) if of_first else (there, here)
-    causes = [cause for cause, seen in ((why[1], slopes), (why[2], heights)) if seen]
+    )
+    by_kind = {measure.kind: measure.name for measure in measures}
+    if set(by_kind) != set(_CAUSES):
+        return f"{both} disagree: {found}. They measure different things."
+    found_by = {measure.kind for names, measure in zip(only, measures, strict=True) if names}
+    causes = "; ".join(cause for kind, cause in _CAUSES.items() if kind in found_by)
     return (
-        f"{a.name} and {b.name} disagree: {'; '.join(found)}. {why[0].format(**names)}: "
-        f"{'; '.join(causes)}."
+        f"{both} disagree: {found}. {by_kind['densities']} compares the slopes of the log "
+        f"densities where the data are, {by_kind['likelihoods']} their heights: {causes}."
     )
 
 
@@ -501,53 +548,21 @@ def question(comparison: Verdicts) -> str:
 def error_words(comparison: Verdicts) -> str:
     """Which error is held at the level α."""
     test = TESTS[comparison.test].words
-    error = test.error
-    opponent = test.opponent
-    if comparison.correction in ("by", "bh"):
-        condition = (
-            ", provided that the tests are positively dependent"
-            if comparison.correction == "bh"
-            else ""
-        )
-        error = (
-            "False discovery rate: on average at most {alpha} of the models declared worse "
-            "are in fact as good as "
-            f"{opponent}{condition}."
-        )
-    elif comparison.correction in ("holm", "bonferroni", "stepdown"):
-        error = (
-            f"Family-wise error rate: the probability that any model as good as {opponent} is "
-            f"declared worse is at "
-            "most {alpha}."
-        )
-    if comparison.margin:
-        error += (
-            f" “As good” here means worse by no more than the margin of "
-            f"{comparison.margin:g}. The probability of "
-            f"calling a model equivalent when it is not is at most {{alpha}} as well, "
-            f"{test.equivalence}."
-        )
-    return fill(
-        error, comparison, it="they were" if comparison.correction in ("by", "bh") else "it was"
-    )
+    correction = CORRECTIONS.get(comparison.correction, Correction("", "", FALSE_POSITIVE))
+    error = correction.rate.error + (_AS_GOOD if comparison.margin else "")
+    facts = {"it": correction.rate.it, "condition": correction.condition}
+    for name in ("opponent", "error", "equivalence"):
+        facts[name] = fill(getattr(test, name), comparison, **facts)
+    return fill(error, comparison, **facts)
 
 
 def in_other_words(comparison: Verdicts) -> list[str]:
     """What the error rate and the p-values mean, as frequencies, for readers who have never
     met a p-value.
     """
-    alpha = f"{100 * comparison.alpha:g}"
-    error = (
-        f"a model that is in fact as good as the best is called worse in at most {alpha} "
-        f"of 100 such comparisons"
-    )
-    if comparison.correction in ("by", "bh"):
-        error = (
-            f"over many such comparisons, at most about {alpha} of every 100 verdicts "
-            f"“worse” are mistaken"
-        )
-    elif comparison.correction in ("holm", "bonferroni", "stepdown"):
-        error = f"at most {alpha} of 100 such comparisons contain even one mistaken “worse”"
+    correction = CORRECTIONS.get(comparison.correction)
+    rate = FALSE_POSITIVE if correction is None else correction.rate
+    error = fill(rate.frequency, comparison)
     return [
         f"In other words: {error}. There is no guarantee that every worse model is found.",
         "A p-value is the probability that data speak against a model at least as strongly as "
