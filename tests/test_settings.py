@@ -165,6 +165,7 @@ COMBINED = {
     "locations + precomputed": {"discrepancy": "ume", "kernel": MATRIX},
     "locations + not numpy in double": {"discrepancy": "ume", "compute": Compute(precision="single")},
     "locations + checkpoint": {"discrepancy": "ume", "compute": Compute(checkpoint="x")},
+    "pair design + checkpoint": {"estimator": "linear", "compute": Compute(checkpoint="x")},
     "likelihood + kernel": {"discrepancy": "loglik", "kernel": "imq"},
     "likelihood + preset": {"discrepancy": "loglik", "preset": "kid"},
     "likelihood + estimator": {"discrepancy": "loglik", "estimator": "linear"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +13,9 @@ from relfit.results.pair import PairMatrix, Ranks
 from relfit.results.serial import also_written, comparison_from, parsed, plain, text_of
 from relfit.results.table import LONGEST_NAME, Display
 from relfit.results.text import comparison_display
-from relfit.results.verdicts import Method, Verdicts
+from relfit.results.verdicts import Verdicts, recorded
 from relfit.stats.decision import PVALUE_CORRECTIONS, Decision
-from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate, third_cumulants
+from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate
 from relfit.stats.maxt import seeded
 from relfit.stats.pairs import pairwise_matrix, rank_sets
 from relfit.stats.tests.base import Criteria, Test
@@ -249,25 +249,22 @@ def comparison(
     copies = dict(copies or {})
     impossible = dict(impossible or {})
     law = joint.close
-    used = {
-        **(method or {}),
-        **({} if law is None else {"variance": "second-order"}),
-        "alpha": criteria.alpha,
-        "margin": criteria.margin,
-        "test": test.name,
-        "select_fraction": test.split,
-        "randomised": test.randomised,
-    }
+    parts = recorded(
+        joint,
+        criteria,
+        method or {},
+        test=test.name,
+        select_fraction=test.split,
+        randomised=test.randomised,
+    )
     return Comparison(
         names=names,
-        # What only the decision needed is not kept.
-        estimate=replace(joint, third=third_cumulants(joint), psi=None, close=None, notes=()),
         decision=decision,
-        method=Method(**used),
         status=tuple(_status(name, joint, decision, copies, impossible) for name in names),
         copies=copies,
         impossible=impossible,
         first_order=None if law is None else law.first + 2.0 * law.second,
+        **parts,
         **record,
     )
 

@@ -40,10 +40,11 @@ from relfit.results.serial import (
     of,
 )
 from relfit.stats.decision import DISCOVERY_RATE, Decision, difference_variance, differences
-from relfit.stats.joint import JointEstimate
+from relfit.stats.joint import JointEstimate, third_cumulants
 from relfit.stats.maxt import seeded
 from relfit.stats.pairs import pair_intervals
 from relfit.stats.tests import TESTS
+from relfit.stats.tests.base import Criteria
 from relfit.stats.tests.best_set import BestSet, decided_lower
 from relfit.stats.truncnorm import selective_threshold
 from relfit.util.arrays import Array, Mask, Rows
@@ -794,3 +795,14 @@ def _counted(counts: tuple[int, ...] | None, models: Iterable[int]) -> tuple[int
     if counts is None or len(counts) == 1:
         return counts
     return (counts[0], *(counts[1 + k] for k in models))
+
+
+def recorded(
+    joint: JointEstimate, criteria: Criteria, method: Mapping[str, Any], **more: Any
+) -> dict[str, Any]:
+    """The estimate and the method of an answer, as fields of it."""
+    variance = {} if joint.close is None else {"variance": "second-order"}
+    used = {**method, **variance, "alpha": criteria.alpha, "margin": criteria.margin, **more}
+    # What only the decision needed is not kept.
+    kept = replace(joint, third=third_cumulants(joint), psi=None, close=None, notes=())
+    return {"estimate": kept, "method": Method(**used)}
