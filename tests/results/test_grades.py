@@ -29,6 +29,8 @@ def agree(result):
     else:
         np.testing.assert_array_equal(result.worse, found)
     assert (result.simultaneous_pvalue >= result.adjusted_pvalue).all()
+    if result.confidence_set is not None:
+        assert result.confidence_set == tuple(np.array(result.names)[~result.worse])
     for i, (grade, (low, high)) in enumerate(zip(grades, intervals, strict=True)):
         assert low <= high
         assert (low > result.margin) == (grade in WORSE), (grade, low)

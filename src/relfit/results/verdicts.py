@@ -648,21 +648,16 @@ class Verdicts(OfModels, Answer):
 
         `among` names the models that are of interest, by default all.
         """
-        if among is None:
-            return self.estimate
-        names = self.estimate.names
-        kept = [i for i, name in enumerate(names) if name in among]
-        return self.estimate.at(kept, tuple(names[i] for i in kept))
+        return _among(self.estimate, among)
 
     def pilot(self, among: Names[str] | None = None) -> JointEstimate:
         """The same as `distinct` with plain V, which holds the second-order part twice: what
         a plan starts from.
         """
-        joint = self.distinct(among)
-        if self.first_order is None:
-            return joint
-        kept = [self.estimate.names.index(name) for name in joint.names]
-        return replace(joint, covariance=self.first_order[np.ix_(kept, kept)])
+        plain = self.estimate
+        if self.first_order is not None:
+            plain = replace(plain, covariance=self.first_order)
+        return _among(plain, among)
 
     def indistinguishable(self, name: str) -> set[str]:
         """The other models that the kernel cannot tell from this one: neither D varies, and
@@ -788,6 +783,14 @@ class Verdicts(OfModels, Answer):
         # lie below the estimate.
         reach = float(ndtri(level)) * self.difference_standard_error if self.margin else 0.0
         return lower, np.maximum(upper, self.difference + reach)
+
+
+def _among(joint: JointEstimate, names: Names[str] | None) -> JointEstimate:
+    """The estimate of these models, by default of all."""
+    if names is None:
+        return joint
+    kept = [i for i, name in enumerate(joint.names) if name in names]
+    return joint.at(kept, tuple(joint.names[i] for i in kept))
 
 
 def _counted(counts: tuple[int, ...] | None, models: Iterable[int]) -> tuple[int, ...] | None:
