@@ -5,13 +5,13 @@ resolved against the data.
 from __future__ import annotations
 
 import hashlib
-import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
+from inspect import Parameter, signature
 from typing import Any, TypedDict, TypeVar, cast
 
 from relfit.compute.backend import BACKENDS, PRECISIONS, LookupBackend, Precision
@@ -687,20 +687,20 @@ def shows_options(*, without: Sequence[str] = ()) -> Callable[[F], F]:
             function.__doc__ = function.__doc__.replace(
                 "        OPTIONS", arguments(fields(Settings))
             )
-        signature = inspect.signature(function)
-        shown_kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        named = [each for each in signature.parameters.values() if each.kind in shown_kinds]
+        own = signature(function)
+        shown_kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+        named = [each for each in own.parameters.values() if each.kind in shown_kinds]
         shown = [
-            inspect.Parameter(
+            Parameter(
                 item.name,
-                inspect.Parameter.KEYWORD_ONLY,
+                Parameter.KEYWORD_ONLY,
                 default=item.default,
                 annotation=Options.__annotations__[item.name],
             )
             for item in fields(Settings)
             if item.name not in without
         ]
-        whole = signature.replace(parameters=[*named, *shown])
+        whole = own.replace(parameters=[*named, *shown])
         function.__signature__ = whole  # type: ignore[attr-defined]
         return function
 

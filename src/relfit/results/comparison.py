@@ -10,7 +10,14 @@ import numpy as np
 
 from relfit.results import formats, words
 from relfit.results.pair import PairMatrix, Ranks
-from relfit.results.serial import also_written, comparison_from, parsed, plain, text_of
+from relfit.results.serial import (
+    also_written,
+    by_report,
+    comparison_from,
+    parsed,
+    plain,
+    text_of,
+)
 from relfit.results.table import LONGEST_NAME, Display
 from relfit.results.text import comparison_display
 from relfit.results.verdicts import Verdicts, recorded
@@ -20,7 +27,6 @@ from relfit.stats.maxt import seeded
 from relfit.stats.pairs import pairwise_matrix, rank_sets
 from relfit.stats.tests.base import Criteria, Test
 from relfit.stats.winner import Selection, winner_interval
-from relfit.util.attached import attached
 from relfit.util.checks import check_choice, check_level
 from relfit.util.errors import InputError
 
@@ -168,36 +174,37 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
         """
         return formats.methods_text(self, cite)
 
+    @by_report
     def plot(self, ax: Any = None, *, of: str = "discrepancy") -> Any:
         """A forest plot of the discrepancies, or ``of="difference"`` to the best; returns
         the matplotlib Axes.
         """
-        return attached("Comparison.plot")(self, ax, of=of)
 
+    @by_report
     def plot_pairs(self, ax: Any = None) -> Any:
         """Who beats whom, as a grid; returns the Axes."""
-        return attached("Comparison.plot_pairs")(self, ax)
 
+    @by_report
     def plot_witness(self, data: Any, name: str | None = None, ax: Any = None) -> Any:
         """Where a model (the one with the largest discrepancy) and the data differ; returns
         the Axes.
 
         `data` is the pair (reference, models) that was compared.
         """
-        return attached("Comparison.plot_witness")(self, data, name, ax)
 
+    @by_report
     def plot_power(self, ax: Any = None, *, power: float = 0.8, trials: int = 200) -> Any:
         """The chance of finding each model worse against the number of rows, for this test;
         returns the Axes.
         """
-        return attached("Comparison.plot_power")(self, ax, power=power, trials=trials)
 
+    @by_report
     def plot_bandwidths(self, data: Any, ax: Any = None) -> Any:
         """The differences and verdicts at several bandwidths; `data` is (reference, models).
         Returns the Axes.
         """
-        return attached("Comparison.plot_bandwidths")(self, data, ax)
 
+    @by_report
     def report(
         self,
         path: str | os.PathLike[str],
@@ -222,9 +229,6 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
                 else.
             title: a heading for the page.
         """
-        attached("Comparison.report")(
-            self, path, data, items=items, command=command, gate=gate, title=title
-        )
 
 
 def comparison(

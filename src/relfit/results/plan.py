@@ -7,19 +7,15 @@ from __future__ import annotations
 import math
 from dataclasses import MISSING, asdict, dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relfit.results import words
-from relfit.results.serial import Record, held, plain
+from relfit.results.serial import Record, by_report, held, plain
 from relfit.results.table import LONGEST_NAME, NOTHING, Display, Table, short_names
 from relfit.stats.planning import Forecast
 from relfit.stats.tests import TESTS
 from relfit.util.arrays import Array
-from relfit.util.attached import attached
 from relfit.util.text import listed, quoted, visible
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _RANGE = "16–84%"
 
@@ -98,10 +94,11 @@ class Plan(Record):
             "curve": plain(self.curve_rows()),
         }
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """The power curves: a colour per model, a line style per test."""
-        axes: Axes = attached("Plan.plot")(self, ax)
-        return axes
+    @by_report
+    def plot(self, ax: Any = None) -> Any:
+        """The power curves: a colour per model, a line style per test. Returns the matplotlib
+        Axes.
+        """
 
     def _display(self, longest_name: int = LONGEST_NAME) -> Display:
         return plan_display(self, longest_name)

@@ -16,10 +16,10 @@ import platform
 import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, wraps
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 import numpy as np
 import scipy
@@ -46,6 +46,8 @@ VERSIONS = dict(
 Check = Callable[[Any], bool]
 T = TypeVar("T")
 F = TypeVar("F", bound="Form")
+M = TypeVar("M", bound=Callable[..., Any])
+Shape = Literal["models", "pairs", "limits", "sizes", "rows"]
 _LONGEST_WORD = 200
 
 
@@ -69,7 +71,7 @@ class Form:
     expected: str
     check: Check = lambda _value: True
     read: Callable[[Any], Any] = lambda value: value
-    shape: Literal["models", "pairs", "limits", "sizes", "rows"] | None = None
+    shape: Shape | None = None
     optional: bool = False
 
     def revived(self, name: str, value: Any, count: int) -> Any:
@@ -102,7 +104,7 @@ class Numbers(Form):
     expected: str = "numbers"
     check: Check = lambda value: value is not None
     read: Callable[[Any], Any] = lambda value: np.array(value, dtype=float)
-    shape: Literal["models", "pairs", "limits", "sizes", "rows"] | None = "models"
+    shape: Shape | None = "models"
     low: float = -math.inf
     high: float = math.inf
     infinite: bool = False
@@ -292,6 +294,18 @@ def derived(
     return lambda get: Attribute(get, kept(form, label))
 
 
+def by_report(method: M) -> M:
+    """A method that `relfit.report` does; the decorated one has its signature and its
+    description.
+    """
+
+    @wraps(method)
+    def call(*args: Any, **options: Any) -> Any:
+        return attached(method.__qualname__)(*args, **options)
+
+    return cast(M, call)
+
+
 class Record:
     """A finished result: it shows itself as a table, in terminals and in notebooks, and can
     be written as JSON.
@@ -307,8 +321,9 @@ class Record:
     # A dataclass has to be told to leave it: @dataclass(repr=False).
     __repr__ = __str__
 
-    def _repr_html_(self) -> str:
-        return str(attached("Record._repr_html_")(self))
+    @by_report
+    def _repr_html_(self) -> Any:
+        """The same as a page has it."""
 
     # The records among the fields whose fields a file has.
     PARTS: ClassVar[Mapping[str, Any]] = {}

@@ -145,17 +145,13 @@ def common_power(
     if not errors:
         return 0
     largest = max(map(abs, (*values, *errors)))
-    decimals = _decimals(errors, decisive)
-    small = decimals > _MOST_DECIMALS and largest < _SMALL
+    small = _decimals(errors, decisive) > _MOST_DECIMALS and largest < _SMALL
     if not small and largest < 10**_MOST_DIGITS:
         return 0
     first = 3 * math.floor(math.log10(largest) / 3.0)
     for power in (first, first - 3):
-        unit = 10.0 ** max(power, -300)
-        if (
-            _decimals([e / unit for e in errors], [d / unit for d in decisive]) <= _MOST_DIGITS
-            and power > -300
-        ):
+        scaled = ([each / 10.0**power for each in part] for part in (errors, decisive))
+        if power > -300 and _decimals(*scaled) <= _MOST_DIGITS:
             return power
     return 0
 

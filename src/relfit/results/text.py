@@ -92,9 +92,7 @@ def joint_display(joint: JointEstimate, longest_name: int = LONGEST_NAME) -> Dis
     values = 0.0 - joint.values if joint.higher_is_better else joint.values
     factor, number = scaled_format(errors.tolist(), values.tolist())
     names = short_names(joint.names, longest_name)
-    rows = tuple(
-        (name, number(v), number(e)) for name, v, e in zip(names, values, errors, strict=True)
-    )
+    rows = list(zip(names, map(number, values), map(number, errors), strict=True))
     header = (
         "estimates without a test",
         measure.measured,
@@ -102,7 +100,7 @@ def joint_display(joint: JointEstimate, longest_name: int = LONGEST_NAME) -> Dis
         joint.design,
     )
     titles = ("model", f"{measure.name}{factor}", f"s.e.{factor}")
-    cells = Table(titles, rows, ("open",) * len(rows), verdicts=0)
+    cells = Table.plain(titles, rows)
     lines = [("", f"{_correlations(joint)}relfit.decide tests which models are worse.")]
     lines += [("note", visible(note)) for note in joint.notes]
     return Display(" · ".join(part for part in header if part), cells, tuple(lines))

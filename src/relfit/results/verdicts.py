@@ -441,6 +441,11 @@ class Verdicts(OfModels, Answer):
         )
 
     @property
+    def _found(self) -> Mask:
+        """(l,) the models whose grade is one of the two that say worse."""
+        return np.isin(self.grade, (WORSE.name, CLEARLY_WORSE.name))
+
+    @property
     def estimates(self) -> Array:
         """(l,) the discrepancies with smaller ones better: those of scores with the sign
         changed.
@@ -514,8 +519,7 @@ class Verdicts(OfModels, Answer):
         # says has been shown.
         margin = self.margin
         above = np.nextafter(margin, math.inf)
-        bad = np.isin(self.grade, (WORSE.name, CLEARLY_WORSE.name))
-        lower = np.where(bad, np.maximum(lower, above), np.minimum(lower, margin))
+        lower = np.where(self._found, np.maximum(lower, above), np.minimum(lower, margin))
         if self.equivalent is not None:
             upper = np.where(
                 self.equivalent, np.minimum(upper, margin), np.maximum(upper, above)
@@ -563,9 +567,8 @@ class Verdicts(OfModels, Answer):
             for other in (best, against):
                 cells[rows, other] = cells[other, rows] = "no evidence"
         alone[rows, against] = at_once[rows, against] = True
-        grades = np.array(self.grade)[:, None]
-        clearly = at_once & (grades == CLEARLY_WORSE.name)
-        found = clearly | alone & np.isin(grades, (WORSE.name, CLEARLY_WORSE.name))
+        clearly = at_once & (np.array(self.grade) == CLEARLY_WORSE.name)[:, None]
+        found = clearly | (alone & self._found[:, None])
         for shown, word in ((found, ""), (clearly, "clearly ")):
             cells[shown.T] = f"{word}better"
             cells[shown] = f"{word}worse"

@@ -235,12 +235,10 @@ def header(result: Answer) -> str:
     default.
     """
     parts = [
-        *(
-            name_of_test(result.test),
-            measure_of(result).measured,
-            kernel_words(result),
-            size_words(result),
-        ),
+        name_of_test(result.test),
+        measure_of(result).measured,
+        kernel_words(result),
+        size_words(result),
         column_words(result),
         result.design if isinstance(result, Verdicts) else None,
         None if result.estimator in (None, "complete") else f"{result.estimator} estimator",
