@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property
 from itertools import compress, repeat
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -94,16 +95,17 @@ class Provenance:
 
 def each(path: str, form: Form, impossible: Any = 0.0, *, axes: int = 1) -> Any:
     """An attribute with an entry for each model, or with two axes for each pair, from an array
-    of a part for the distinct ones: "decision.worse".
+    for the distinct ones, such as "decision.worse".
     """
-    part, name = path.split(".")
+    distinct = attrgetter(path)
 
     def get(result: Any) -> Any:
-        values = getattr(getattr(result, part), name)
+        values = distinct(result)
         if values is None:
             return None
         return result._every(values, impossible, impossible, axes=axes)
 
+    part, _, name = path.rpartition(".")
     return Attribute(get, kept(form), (part, name, axes))
 
 
@@ -273,9 +275,7 @@ class OfModels:
     third: Array | None = each("estimate.third", maybe(serial.MATRIX), axes=2)
     freedom: Array | None = each("estimate.freedom", maybe(serial.MATRIX), axes=2)
 
-    @derived(maybe(serial.MATRIX))
-    def projection(self) -> Array | None:
-        return None if self.first_order is None else self._every(self.first_order, axes=2)
+    projection: Array | None = each("first_order", maybe(serial.MATRIX), axes=2)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -377,45 +377,31 @@ class Verdicts(OfModels, Answer):
         left_out = {*found.get("copies", ()), *found.get("impossible", ())}
         kept = [i for i, name in enumerate(names) if name not in left_out]
         own = tuple(names[i] for i in kept)
-        parts: dict[str, dict[str, Any]] = {part: {} for part in cls.__dataclass_fields__}
+        kinds = {"estimate": JointEstimate, "decision": Decision, **cls.PARTS}
+        parts = {part: _present(kind, found) for part, kind in {"": cls, **cls.PARTS}.items()}
+        values = found["discrepancy"][kept]
+        parts["estimate"] = {
+            "names": own,
+            "values": 0.0 - values if found.get("higher_is_better") else values,
+        }
+        parts["decision"] = {
+            "best": own.index(found["best"]),
+            "status": tuple(found["status"][i] for i in kept),
+        }
         for name, attribute in cls.attributes().items():
             if attribute.source is not None and found.get(name) is not None:
                 part, key, axes = attribute.source
                 value = found[name]
                 parts[part][key] = value[np.ix_(*[kept] * axes)] if axes else value
-        values = found["discrepancy"][kept]
-        parts["estimate"] |= {
-            "names": own,
-            "values": 0.0 - values if found.get("higher_is_better") else values,
-            "sizes": _counted(found.get("sizes"), kept),
-            "groups": _counted(found.get("groups"), kept),
-        }
-        parts["decision"] |= {
-            "best": own.index(found["best"]),
-            "status": tuple(found["status"][i] for i in kept),
-        }
+        for name in ("sizes", "groups"):
+            parts["estimate"][name] = _counted(found.get(name), kept)
         if found.get("beaten_by") is not None:
             beaters = [found["beaten_by"][i] for i in kept]
             parts["decision"]["beaten_by"] = tuple(
                 None if name is None else own.index(name) for name in beaters
             )
-        first_order = found.get("projection")
-        return cls(
-            estimate=JointEstimate(**parts["estimate"]),
-            decision=Decision(**parts["decision"]),
-            first_order=None if first_order is None else first_order[np.ix_(kept, kept)],
-            **{
-                key: part(
-                    **{
-                        item.name: found[item.name]
-                        for item in fields(part)
-                        if item.name in found
-                    }
-                )
-                for key, part in cls.PARTS.items()
-            },
-            **{item.name: found[item.name] for item in fields(cls) if item.name in found},
-        )
+        made: Any = {part: kind(**parts[part]) for part, kind in kinds.items()}
+        return cls(**parts[""], **made)
 
     @property
     def grade(self) -> tuple[str, ...]:
@@ -786,6 +772,11 @@ class Verdicts(OfModels, Answer):
         # lie below the estimate.
         reach = float(ndtri(level)) * self.difference_standard_error if self.margin else 0.0
         return lower, np.maximum(upper, self.difference + reach)
+
+
+def _present(kind: Any, found: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of those fields of a record that were found."""
+    return {item.name: found[item.name] for item in fields(kind) if item.name in found}
 
 
 def _among(joint: JointEstimate, names: Names[str] | None) -> JointEstimate:
