@@ -276,7 +276,7 @@ def test_another_schema_or_a_damaged_field_is_refused(text, key, value):
 def test_a_field_that_is_missing_is_refused_and_one_that_is_new_is_ignored(text):
     data = json.loads(text)
     assert Comparison.from_dict({**data, "a field of a later version": 1}).to_dict() == data
-    for key in ("names", "best", "discrepancy", "pvalue", "worse", "status", "alpha", "test"):
+    for key in ("names", "best", "discrepancy", "pvalue", "simultaneous_pvalue", "worse", "status", "alpha", "test"):
         less = {k: v for k, v in data.items() if k != key}
         refused(lambda less=less: Comparison.from_dict(less), "data: not a complete relfit.Comparison", key)
 
