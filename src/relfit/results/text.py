@@ -212,8 +212,6 @@ def notes(result: Answer, leading: Collection[str] = ()) -> list[tuple[str, str]
     """The lines below the sentence, without those that came before it."""
     # Without a margin to choose, it would be read as noise in the numbers above it.
     yardstick = words.yardstick(result) if result.margin else None
-    later = [note for note in result.warnings if note not in leading]
-    return [
-        *([] if yardstick is None else [("", yardstick)]),
-        *(("note", visible(note)) for note in later),
-    ]
+    lines = [] if yardstick is None else [("", yardstick)]
+    lines += [("note", visible(note)) for note in result.warnings if note not in leading]
+    return lines

@@ -170,6 +170,7 @@ CORRECTIONS = {
     ),
 }
 CORRECTION_NAMES = {key: correction.name for key, correction in CORRECTIONS.items()}
+NO_CORRECTION = Correction("", "", FALSE_POSITIVE)
 DEPENDENCE_NAMES = {
     "independent": "the samples are independent of each other",
     "shared": "the models share their random numbers or prompts",
@@ -546,7 +547,7 @@ def question(comparison: Verdicts) -> str:
 def error_words(comparison: Verdicts) -> str:
     """Which error is held at the level α."""
     test = TESTS[comparison.test].words
-    correction = CORRECTIONS.get(comparison.correction, Correction("", "", FALSE_POSITIVE))
+    correction = CORRECTIONS.get(comparison.correction, NO_CORRECTION)
     error = correction.rate.error + (_AS_GOOD if comparison.margin else "")
     facts = {"it": correction.rate.it, "condition": correction.condition}
     for name in ("opponent", "error", "equivalence"):
@@ -558,8 +559,7 @@ def in_other_words(comparison: Verdicts) -> list[str]:
     """What the error rate and the p-values mean, as frequencies, for readers who have never
     met a p-value.
     """
-    correction = CORRECTIONS.get(comparison.correction)
-    rate = FALSE_POSITIVE if correction is None else correction.rate
+    rate = CORRECTIONS.get(comparison.correction, NO_CORRECTION).rate
     error = fill(rate.frequency, comparison)
     return [
         f"In other words: {error}. There is no guarantee that every worse model is found.",
@@ -571,19 +571,26 @@ def in_other_words(comparison: Verdicts) -> list[str]:
     ]
 
 
+# What decides what counts as a difference, and what may rank the models differently; what a
+# discrepancy cannot see.
+_DECIDES = {
+    "values": ("The {measure}", "another"),
+    "likelihoods": ("The {measure}", "another discrepancy"),
+}
+_BLIND_SPOTS = {
+    "densities": "A density with the right shape around each cluster of the data but with the "
+    "wrong weights can pass for the right one.",
+    "likelihoods": "A likelihood pays most for rows at which a model's density is very small: a "
+    "few of them can decide, and a density that is too narrow loses more than one that is too "
+    "wide.",
+}
+
+
 def caveats(comparison: Verdicts) -> list[str]:
     """What the answer does not say, with what this discrepancy cannot see."""
-    measure = measure_of(comparison)
-    scored = measure.kind == "values"
-    likelihood = measure.kind == "likelihoods"
-    subject = f"The {measure.name}" if scored or likelihood else "The kernel"
-    other = (
-        "another discrepancy"
-        if likelihood
-        else "another"
-        if scored
-        else "another one, or another bandwidth,"
-    )
+    kind = measure_of(comparison).kind
+    scored = kind == "values"
+    subject, other = _DECIDES.get(kind, ("The kernel", "another one, or another bandwidth,"))
     what = "items" if scored else "rows"
     independent = (
         f"independent groups of {what}" if comparison.groups else f"independent {what}"
@@ -602,27 +609,16 @@ def caveats(comparison: Verdicts) -> list[str]:
         "“No evidence that it is worse” does not mean “as good”: more data may yet tell the "
         "models apart.",
         "The best of these models need not be good: all of them may be far from the data.",
-        f"{subject} decides what counts as a difference: {other} may rank the models "
-        f"differently.",
+        f"{fill(subject, comparison)} decides what counts as a difference: {other} may rank the "
+        f"models differently.",
         holds,
     ]
-    if measure.kind == "densities":
-        sentences.append(
-            "A density with the right shape around each cluster of the data but with the "
-            "wrong weights can pass for "
-            "the right one."
-        )
-    if likelihood:
-        sentences.append(
-            "A likelihood pays most for rows at which a model's density is very small: a few "
-            "of them can decide, and a "
-            "density that is too narrow loses more than one that is too wide."
-        )
+    if kind in _BLIND_SPOTS:
+        sentences.append(_BLIND_SPOTS[kind])
     if isinstance(comparison.kernel, Polynomial):
         sentences.append(
             "A polynomial kernel compares moments only: models with the same moments count as "
-            "equal, however different "
-            "they are."
+            "equal, however different they are."
         )
     return sentences
 
