@@ -598,10 +598,10 @@ def _planning(
         raise InputError(f"tests: expected some of {', '.join(TESTS)}, got none")
     chosen = tuple(dict.fromkeys(as_test(test, "tests") for test in listed))
     names = [test.name for test in chosen]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
         raise InputError(
-            f"tests: expected each test once, got {twice} twice; make a plan for each of them"
+            f"tests: expected each test once, got {twice[0]} twice; make a plan for each of them"
         )
     if correction is not None:
         check_choice("correction", correction, CORRECTIONS)

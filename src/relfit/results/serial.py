@@ -323,7 +323,7 @@ class Record:
 
     @by_report
     def _repr_html_(self) -> Any:
-        """The same as a page has it."""
+        """What it shows, as HTML for notebooks."""
 
     # The records among the fields whose fields a file has.
     PARTS: ClassVar[Mapping[str, Any]] = {}
