@@ -20,30 +20,13 @@ NAMES = {
     "__version__",
 }
 
-DATA = {
-    "discrepancy": "auto",
-    "kernel": None,
-    "estimator": "complete",
-    "dependence": "independent",
-    "groups": None,
-    "given": None,
-    "preset": None,
-    "rng": None,
-    "progress": None,
-    "compute": None,
-}
-# name: (positional arguments, keyword-only arguments with their defaults)
+DATA = {"discrepancy", "kernel", "estimator", "dependence", "groups", "given", "preset", "rng", "progress", "compute"}
+# name: (positional arguments, keyword-only arguments); tests/test_settings.py compares their defaults with `Settings`
 SIGNATURES = {
-    "compare": (
-        ("reference", "models"),
-        {"test": "auto", "alpha": 0.05, "correction": None, "margin": 0.0, **DATA},
-    ),
-    "compare_pair": (
-        ("reference", "a", "b"),
-        {"names": ("a", "b"), "test": "auto", "alpha": 0.05, "margin": 0.0, **DATA},
-    ),
+    "compare": (("reference", "models"), {"test", "alpha", "correction", "margin", *DATA}),
+    "compare_pair": (("reference", "a", "b"), {"names", "test", "alpha", "margin", *DATA}),
     "estimate": (("reference", "models"), DATA),
-    "decide": (("joint_estimate",), {"test": "auto", "alpha": 0.05, "correction": None, "margin": 0.0, "rng": None}),
+    "decide": (("joint_estimate",), {"test", "alpha", "correction", "margin", "rng"}),
 }
 
 # name: fields with their defaults, in order; ... stands for "required"
@@ -130,9 +113,8 @@ def test_signatures(name):
     assert tuple(data) == positional
     assert all(parameters[key].default is inspect.Parameter.empty for key in data)
     assert all(kinds[key] is inspect.Parameter.KEYWORD_ONLY for key in parameters if key not in data)
-    for key, default in options.items():
-        assert parameters[key].default == default, key
-    added = set(parameters) - set(positional) - set(options)
+    assert set(parameters) >= options
+    added = set(parameters) - set(positional)
     assert all(parameters[key].default is not inspect.Parameter.empty for key in added)
 
 
@@ -181,13 +163,3 @@ def test_errors_can_be_caught_by_their_standard_kind():
     assert issubclass(relfit.BackendUnavailable, relfit.RelfitError)
     assert issubclass(relfit.BackendUnavailable, ImportError)
     assert str(relfit.InputError("a\nb")) == "a b"
-
-
-def test_kernels_are_the_formulas_of_the_contract():
-    """Gaussian: exp(−r²/(2b²)) at r² = 8, b = 2 is e⁻¹. IMQ: (c² + r²)^e at c = 3, r² = 7, e = −½ is 16^−½ = ¼."""
-    assert relfit.Gaussian(bandwidth=2.0).phi(8.0) == pytest.approx(0.36787944117144233, rel=1e-15)
-    assert relfit.IMQ(scale=3.0, exponent=-0.5).phi(7.0) == 0.25
-    both = relfit.Gaussian(2.0) + relfit.IMQ(3.0)
-    assert both.phi(7.0) == pytest.approx(0.25 + 2.718281828459045 ** (-7.0 / 8.0), rel=1e-14)
-    assert relfit.Gaussian(2.0) == relfit.Gaussian(2.0) != relfit.Gaussian(3.0)
-    assert hash(relfit.IMQ()) == hash(relfit.IMQ())

@@ -16,7 +16,7 @@ from relfit.checks.robustness import pair_findings, with_scores_kept
 from relfit.compute.reduce import PATCH_ROWS
 from relfit.data.arrays import as_rows
 from relfit.data.load import Data, check_pair_names
-from relfit.data.models import Density, at_level
+from relfit.data.models import at_level, naming
 from relfit.data.presets import PRESETS, as_preset
 from relfit.data.scores import MAX_MISSING, ScoreOptions, Scores, scores, with_score_options
 from relfit.estimators import estimate_notes, joint_estimate, size_notes
@@ -31,15 +31,15 @@ from relfit.kernels.choice import Collection
 from relfit.results.comparison import Comparison, comparison
 from relfit.results.pair import PairComparison
 from relfit.results.plan import Plan as SizePlan
-from relfit.results.verdicts import Method, Provenance
+from relfit.results.verdicts import Provenance, recorded
 from relfit.settings import NO_TEST, Options, Plan, Settings, resolved, shows_options
-from relfit.stats.decision import CORRECTIONS, check_scale
+from relfit.stats.decision import CORRECTIONS, Decision, check_scale
 from relfit.stats.joint import JointEstimate, Psi, binary_step
 from relfit.stats.pairs import PAIR_TESTS, fixed_relpsi, impossible_pair
 from relfit.stats.planning import FEWEST_TRIALS, Assumed, Planning, as_pilot, check_power
 from relfit.stats.tests import TESTS, as_test
 from relfit.stats.tests.base import Test
-from relfit.util.checks import as_choice, check_alpha, check_choice, check_whole
+from relfit.util.checks import as_choice, check_alpha, check_choice, check_number, check_whole
 from relfit.util.errors import InputError
 from relfit.util.progress import reporting
 from relfit.util.random import Seed, make_seed, stream
@@ -104,24 +104,12 @@ def compare_with_data(
             plan = _ready(plan)
         kept = plan
         if isinstance(plan.estimate.kernel, Collection):
-            kernels = plan.estimate.kernel.kernels
-            joints = [
-                joint_estimate(plan.data, replace(plan.estimate, kernel=kernel))
-                for kernel in kernels
-            ]
-            # The law with both parts is that of one kernel.
-            joints = [replace(joint, close=None) for joint in joints]
-            joint, decision = test.decide_under_all(
-                joints, [each.describe() for each in kernels], settings.criteria
-            )
-            known = [each.yardstick for each in joints if each.yardstick is not None]
-            joint = replace(joint, yardstick=float(np.mean(known)) if known else None)
+            joint, decision = _under_all(plan, plan.estimate.kernel, settings)
         else:
             kept = with_scores_kept(plan)
             joint = test.prepared(joint_estimate(kept.data, kept.estimate))
             check_scale(joint, settings.margin)
             decision = test.decide(joint, settings.criteria, selection)
-        asked = settings.discrepancy_name
         compared = Compared(
             plan,
             joint,
@@ -132,7 +120,7 @@ def compare_with_data(
             selection,
             selecting,
             kept,
-            asked,
+            settings.discrepancy_name,
         )
         found = run_checks(compared)
     notes = (*plan.notes, *estimate_notes(joint, plan.estimate), *decision.notes, *found.notes)
@@ -154,6 +142,24 @@ def compare_with_data(
     return result, plan.loaded
 
 
+def _under_all(
+    plan: Plan, collection: Collection, settings: Settings
+) -> tuple[JointEstimate, Decision]:
+    """The mean of the estimates with each kernel, and the verdicts from all of them."""
+    kernels = collection.kernels
+    joints = [
+        joint_estimate(plan.data, replace(plan.estimate, kernel=kernel)) for kernel in kernels
+    ]
+    known = [each.yardstick for each in joints if each.yardstick is not None]
+    # The law with both parts is that of one kernel.
+    joint, decision = settings.test.decide_under_all(
+        [replace(joint, close=None) for joint in joints],
+        [kernel.describe() for kernel in kernels],
+        settings.criteria,
+    )
+    return replace(joint, yardstick=float(np.mean(known)) if known else None), decision
+
+
 def _by_each(
     reference: Any, models: Any, several: Sequence[Any], options: Options
 ) -> tuple[Comparison, Data | None]:
@@ -168,7 +174,7 @@ def _by_each(
             "each of them alone"
         )
     results: list[Comparison] = []
-    data: list[Data | None] = []
+    data = None
     seed = make_seed(options.get("rng"))
     for each in several:
         chosen: Any = {**options, "discrepancy": each, "rng": seed}
@@ -181,8 +187,8 @@ def _by_each(
                 f"twice; leave one out"
             )
         results.append(result)
-        data.append(loaded)
-    return replace(results[0], also=tuple(results[1:])), data[0]
+        data = data or loaded
+    return replace(results[0], also=tuple(results[1:])), data
 
 
 def _split(plan: Plan, fraction: float) -> tuple[Plan, Plan]:
@@ -257,13 +263,12 @@ def _chosen_kernel(plan: Plan, which: str) -> tuple[Kernel, str]:
 def _method(plan: Plan, settings: Settings) -> dict[str, Any]:
     """How models are compared, as every result records it."""
     estimate = plan.estimate
-    estimator = plan.estimate.estimator
     return {
         "kernel": None if plan.data.likelihood else estimate.kernel,
         "bandwidth_rule": plan.bandwidth_rule or None,
-        "estimator": estimator.name,
+        "estimator": estimate.estimator.name,
         "dependence": estimate.dependence,
-        **estimator.record(),
+        **estimate.estimator.record(),
         "locations": None if estimate.locations is None else estimate.locations.points,
         "preset": settings.preset,
     }
@@ -467,29 +472,15 @@ def compare_pair(
     else:
         decision = decided(joint, settings.alpha, settings.margin, settings.seed)
         values = joint.values.tolist()
-    method = {
-        **_method(plan, settings),
-        **({} if joint.close is None else {"variance": "second-order"}),
-    }
+    joint = replace(joint, measure=plan.measure, doubts=(*joint.doubts, *found.doubts))
+    test = name.format(measure=plan.measure)
     return PairComparison(
         names=(names[0], names[1]),
-        estimate=replace(
-            joint,
-            measure=plan.measure,
-            doubts=(*joint.doubts, *found.doubts),
-            psi=None,
-            close=None,
-        ),
         decision=decision,
         discrepancy=(values[0], values[1]),
-        method=Method(
-            alpha=settings.alpha,
-            margin=settings.margin,
-            test=name.format(measure=plan.measure),
-            **method,
-        ),
         provenance=_provenance(plan, settings),
         warnings=(*plan.notes, *estimate_notes(joint, plan.estimate), *found.notes),
+        **recorded(joint, settings.criteria, _method(plan, settings), test=test),
         **found.fields,
     )
 
@@ -601,30 +592,27 @@ def _planning(
         pilot = from_losses(pilot)
     start = as_pilot(pilot, linear=linear)
     alpha = check_alpha(alpha)
-    listed = (
-        (tests,) if isinstance(tests, str | Test) or not np.iterable(tests) else tuple(tests)
-    )
+    several = np.iterable(tests) and not isinstance(tests, str)
+    listed = tuple(tests) if several else (tests,)
     if not listed:
         raise InputError(f"tests: expected some of {', '.join(TESTS)}, got none")
     chosen = tuple(dict.fromkeys(as_test(test, "tests") for test in listed))
     names = [test.name for test in chosen]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
         raise InputError(
-            f"tests: expected each test once, got {twice} twice; make a plan for each of them"
+            f"tests: expected each test once, got {twice[0]} twice; make a plan for each of them"
         )
     if correction is not None:
         check_choice("correction", correction, CORRECTIONS)
-    corrections = [
-        test.default_correction if correction is None else correction for test in chosen
-    ]
     # What steps down needs the joint law of all statistics, which simulated trials do not
     # share.
-    corrections = ["holm" if name == "stepdown" else name for name in corrections]
-    corrections = [
+    stepped = "holm" if correction == "stepdown" else correction
+    corrections = tuple(
         test.auto_correction if name == "auto" else name
-        for name, test in zip(corrections, chosen, strict=True)
-    ]
+        for test in chosen
+        for name in [test.default_correction if stepped is None else stepped]
+    )
     design = Linear if start.linear else Complete
     fewest = tuple(
         _fewest_rows(test, design.fewest_rows, design.fewest_selection_rows) for test in chosen
@@ -636,7 +624,7 @@ def _planning(
     )
     check_whole("trials", trials, FEWEST_TRIALS, "fewer give no usable power")
     power = check_power(power, alpha)
-    return Planning(start, power, alpha, chosen, tuple(corrections), fewest, rows, int(trials))
+    return Planning(start, power, alpha, chosen, corrections, fewest, rows, int(trials))
 
 
 def _fewest_rows(test: Test, tested: int, selected: int) -> int:
@@ -747,9 +735,10 @@ def compare_noised(
     joints = []
     for k, sigma in enumerate(sigmas):
         noised = rows + sigma * stream(seed, "noise", str(k)).standard_normal(rows.shape)
-        densities = {
-            name: _density_at(name, network, sigma) for name, network in networks.items()
-        }
+        densities = {}
+        for name, network in networks.items():
+            with naming(f"network {name!r}"):
+                densities[name] = at_level(network, sigma)
         # The average has the covariance of the rows' contributions, and so has each level.
         plain = Complete(variance="projection")
         joints.append(estimate(noised, densities, kernel=kernel, estimator=plain, rng=seed))
@@ -787,18 +776,9 @@ def _average(joints: Sequence[JointEstimate], sigmas: Sequence[float]) -> JointE
     )
 
 
-def _density_at(name: str, network: Any, sigma: float) -> Density:
-    try:
-        return at_level(network, sigma)
-    except InputError as error:
-        raise InputError(f"network {name!r}: {error}") from None
-
-
 def _noise_levels(levels: Any) -> tuple[float, ...]:
-    try:
-        sigmas = np.atleast_1d(np.asarray(levels, dtype=np.float64))
-    except (TypeError, ValueError):
-        sigmas = np.zeros(1)
-    if sigmas.ndim != 1 or not len(sigmas) or not (np.isfinite(sigmas) & (sigmas > 0.0)).all():
-        raise InputError(f"levels: expected noise levels above 0, got {levels!r}")
-    return tuple(float(sigma) for sigma in sigmas)
+    sigmas = list(levels) if np.iterable(levels) else [levels]
+    expected = "noise levels above 0"
+    if not sigmas:
+        raise InputError(f"levels: expected {expected}, got none")
+    return tuple(check_number("levels", each, 0.0, math.inf, expected) for each in sigmas)

@@ -5,13 +5,13 @@ resolved against the data.
 from __future__ import annotations
 
 import hashlib
-import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from contextvars import ContextVar
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
+from inspect import Parameter, signature
 from typing import Any, TypedDict, TypeVar, cast
 
 from relfit.compute.backend import BACKENDS, PRECISIONS, LookupBackend, Precision
@@ -76,6 +76,7 @@ from relfit.util.random import Seed, make_seed
 
 DEPENDENCE = ("independent", "shared", "paired", "chain")
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 # ── how the sums are computed ─────────────────────────────────────────────────────────────────
@@ -148,6 +149,15 @@ class Compute:
     def __post_init__(self) -> None:
         checked(self)
 
+    @property
+    def on_host(self) -> bool:
+        """True if the sums are computed in main memory, whatever devices there are."""
+        return (
+            self.backend in ("numpy", "numba")
+            or self.memory is not None
+            or self.executor is not None
+        )
+
     def runtime(self, progress: Progress | None) -> Runtime:
         """What the sums are computed with, before a backend has been chosen."""
         scheduler = scheduler_for(self.executor)
@@ -183,10 +193,14 @@ def computing(**options: Any) -> Iterator[Compute]:
 def _as_compute(value: Any) -> Compute:
     if value is None:
         return _COMPUTE.get() or Compute()
-    if isinstance(value, Compute):
+    return _given_as("compute", value, Compute)
+
+
+def _given_as(argument: str, value: Any, kind: type[T]) -> T:
+    if isinstance(value, kind):
         return value
     raise InputError(
-        f"compute: expected relfit.Compute(...) or None, got {type(value).__name__}"
+        f"{argument}: expected relfit.{kind.__name__}(...) or None, got {type(value).__name__}"
     )
 
 
@@ -219,9 +233,7 @@ def _as_discrepancy(value: Any) -> str | MMD | KSD | AtLocations:
 
 
 def _as_encode(value: Any) -> Encode | None:
-    if value is None or isinstance(value, Encode):
-        return value
-    raise InputError(f"encode: expected relfit.Encode(...) or None, got {type(value).__name__}")
+    return None if value is None else _given_as("encode", value, Encode)
 
 
 def _as_preset(value: Any) -> str | None:
@@ -467,6 +479,11 @@ class Settings:
         return None if self.kernel is None else table_of(self.kernel)
 
     @property
+    def unit_length(self) -> bool:
+        """True if the preset scales rows to unit length."""
+        return self.preset is not None and PRESETS[self.preset].unit_length
+
+    @property
     def plain(self) -> bool:
         """True if rows are taken as they are, whatever their columns are called."""
         return self.preset is not None or self.table is not None
@@ -491,18 +508,21 @@ class Settings:
         return Criteria(self.alpha, correction, self.margin, self.seed)
 
 
-def _facts(settings: Settings) -> dict[str, Any]:
+def _facts(settings: Settings) -> dict[str, bool]:
     """What FORBIDDEN asks about settings: true for what was asked for."""
     test = settings.test
-    kernel = settings.kernel
     compute = settings.compute
     estimator = settings.estimator
     at = settings.at_locations
-    preset = settings.preset
-    several = isinstance(kernel, Collection)
-    select = isinstance(kernel, Select)
-    one_kernel_later = several or (select and test.split is not None)
-    unit_length = preset is not None and PRESETS[preset].unit_length
+    several = isinstance(settings.kernel, Collection)
+    select = isinstance(settings.kernel, Select)
+    precomputed = settings.table is not None
+    backend = compute.backend not in ("auto", "numpy")
+    precision = compute.precision != "double"
+    encode = settings.encode
+    # A test that splits the rows chooses the locations first; the others choose the kernel
+    # first.
+    later = several or (select and test.split is not None)
     return {
         "stepdown": settings.correction == "stepdown" and not test.steps_down,
         "splits": test.split is not None,
@@ -510,33 +530,31 @@ def _facts(settings: Settings) -> dict[str, Any]:
         "ordered": settings.groups is not None or settings.dependence != "independent",
         "groups": settings.groups is not None,
         "given": settings.given is not None,
-        "preset": preset is not None,
-        "preset of unit length": unit_length,
-        "columns": settings.scale not in (None, "none") or settings.encode is not None,
-        "drops rows": settings.encode is not None and settings.encode.missing == "drop",
+        "preset": settings.preset is not None,
+        "preset of unit length": settings.unit_length,
+        "columns": settings.scale not in (None, "none") or encode is not None,
+        "drops rows": encode is not None and encode.missing == "drop",
         "plain rows": settings.plain,
-        "kernel": kernel is not None,
-        "precomputed": settings.table is not None,
+        "kernel": settings.kernel is not None,
+        "precomputed": precomputed,
         "several": several,
         "select": select,
-        "select or precomputed": select or settings.table is not None,
+        "select or precomputed": select or precomputed,
         "margin": settings.margin > 0.0,
         "one kernel only": not test.implements("decide_under_all"),
-        # A test that splits the rows chooses the locations first; the others choose the kernel
-        # first.
         "optimised locations of several kernels": at is not None
         and at.choose == "optimise"
-        and one_kernel_later,
+        and later,
         "locations": at is not None,
         "design": estimator is not None and not estimator.every_pair,
+        "pair design": isinstance(estimator, PairDesign),
         "estimator": estimator not in (None, Complete()),
         "variance": isinstance(estimator, Complete) and estimator.variance != "auto",
         "likelihood": settings.discrepancy == "loglik",
         "no likelihood": settings.discrepancy != "loglik",
-        "backend": compute.backend not in ("auto", "numpy"),
-        "precision": compute.precision != "double",
-        "not numpy in double": compute.backend not in ("auto", "numpy")
-        or compute.precision != "double",
+        "backend": backend,
+        "precision": precision,
+        "not numpy in double": backend or precision,
         "checkpoint": compute.checkpoint is not None,
         "on a device": compute.backend in ("torch", "triton"),
         "memory": compute.memory is not None,
@@ -550,7 +568,7 @@ _AT_ONCE = {
     "chain": 'dependence="chain"',
     "precomputed": "a precomputed kernel",
     "preset of unit length": "preset={preset!r}",
-    "on a device": "backend={backend!r}",
+    "on a device": "backend={compute.backend!r}",
 }
 # Combinations of options that are refused: facts that hold together, and what is then said.
 FORBIDDEN = {
@@ -561,9 +579,9 @@ FORBIDDEN = {
     ),
     "ordered + drops rows": 'missing="drop": would take rows out of their order or group; use '
     '"flag" or "refuse"',
-    "stepdown": 'correction="stepdown": belongs to test="best-set", got test="{test}"; '
+    "stepdown": 'correction="stepdown": belongs to test="best-set", got test="{test.name}"; '
     'use "holm"',
-    "chain + splits": 'test="{test}": splits rows at random, which a chain does not allow; '
+    "chain + splits": 'test="{test.name}": splits rows at random, which a chain does not allow; '
     "use another test",
     "chain + several": (
         'kernel: several kernels in one test cannot be combined with dependence="chain", '
@@ -571,7 +589,7 @@ FORBIDDEN = {
     ),
     "several + one kernel only": (
         'kernel: several kernels in one test need test="best-set" without a margin, got '
-        'test="{test}"; kernel="select" chooses one of them for any test'
+        'test="{test.name}"; kernel="select" chooses one of them for any test'
     ),
     "several + margin": (
         'kernel: several kernels in one test need test="best-set" without a margin, got '
@@ -587,8 +605,8 @@ FORBIDDEN = {
         'groups: cannot be combined with kernel="select" or a precomputed kernel; name a kernel'
     ),
     "locations + design": "estimator: {measure} has its own, which is linear in the rows; "
-    "leave out {estimator!r}",
-    "locations + variance": "variance={variance!r}: {measure} has its own covariance; "
+    "leave out {estimator.name!r}",
+    "locations + variance": "variance={estimator.variance!r}: {measure} has its own covariance; "
     "leave it out",
     "locations + groups": "groups: cannot be combined with {measure}; use mmd or ksd, or give "
     "one row for each group",
@@ -597,12 +615,16 @@ FORBIDDEN = {
         "does not hold"
     ),
     "locations + not numpy in double": (
-        "backend: {measure} works in numpy and in double precision, got backend={backend!r}, "
-        "precision={precision!r}; leave both out"
+        "backend: {measure} works in numpy and in double precision, got "
+        "backend={compute.backend!r}, precision={compute.precision!r}; leave both out"
     ),
     "locations + checkpoint": (
-        "checkpoint: keeps the complete estimate and the one by landmarks; {measure} is "
-        "quick, so leave it out"
+        "checkpoint: keeps the complete estimate and the one by landmarks; "
+        "{measure} is quick, so leave it out"
+    ),
+    "pair design + checkpoint": (
+        "checkpoint: keeps the complete estimate and the one by landmarks; "
+        "{estimator.name} is quick, so leave it out"
     ),
     **{
         f"likelihood + {name}": f"{name}: loglik is a mean over rows and has no use for it; "
@@ -625,20 +647,8 @@ def _refuse_combinations(settings: Settings) -> None:
     facts = _facts(settings)
     for together, message in FORBIDDEN.items():
         if all(facts[name] for name in together.split(" + ")):
-            compute = settings.compute
-            estimator = settings.estimator
-            raise InputError(
-                message.format(
-                    test=settings.test.name,
-                    margin=settings.margin,
-                    measure=settings.discrepancy_name,
-                    preset=settings.preset,
-                    estimator=None if estimator is None else estimator.name,
-                    variance=None if estimator is None else estimator.variance,
-                    backend=compute.backend,
-                    precision=compute.precision,
-                )
-            )
+            said = message.format(**vars(settings), measure=settings.discrepancy_name)
+            raise InputError(said)
 
 
 def _places(where: str, values: Iterable[type]) -> dict[str, str]:
@@ -677,19 +687,20 @@ def shows_options(*, without: Sequence[str] = ()) -> Callable[[F], F]:
             function.__doc__ = function.__doc__.replace(
                 "        OPTIONS", arguments(fields(Settings))
             )
-        signature = inspect.signature(function)
-        shown_kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        named = [each for each in signature.parameters.values() if each.kind in shown_kinds]
+        own = signature(function)
+        shown_kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+        named = [each for each in own.parameters.values() if each.kind in shown_kinds]
         shown = [
-            inspect.Parameter(
-                item.name, inspect.Parameter.KEYWORD_ONLY, default=item.default, annotation=hint
+            Parameter(
+                item.name,
+                Parameter.KEYWORD_ONLY,
+                default=item.default,
+                annotation=Options.__annotations__[item.name],
             )
-            for item, hint in (
-                (item, Options.__annotations__[item.name]) for item in fields(Settings)
-            )
-            if item.name not in without and item.default is not MISSING
+            for item in fields(Settings)
+            if item.name not in without
         ]
-        whole = signature.replace(parameters=[*named, *shown])
+        whole = own.replace(parameters=[*named, *shown])
         function.__signature__ = whole  # type: ignore[attr-defined]
         return function
 
@@ -789,15 +800,12 @@ def _stays_on_device(settings: Settings) -> bool:
     functions of the rows.
     """
     kernel = settings.kernel
-    compute = settings.compute
     return (
         not isinstance(settings.estimator, PairDesign)
-        and compute.backend not in ("numpy", "numba")
-        and compute.memory is None
-        and compute.executor is None
+        and not settings.compute.on_host
         and settings.groups is None
         and (kernel is None or (isinstance(kernel, Kernel) and kernel.plain))
-        and not (settings.preset is not None and PRESETS[settings.preset].unit_length)
+        and not settings.unit_length
         and settings.at_locations is None
     )
 
@@ -843,81 +851,70 @@ def _resolved(
 ) -> Plan:
     """Fill in the estimator, the kernel, the backend and the groups."""
     kind = KINDS[data.kind]
-    compute = settings.compute
-    seed = settings.seed
-    if data.likelihood:
-        return _resolved_likelihood(data, kind, settings, progress, budget)
-    grouped = settings.groups is not None
     at = settings.at_locations
+    grouped = settings.groups is not None
     estimator = settings.estimator
     why = ""
-    automatic = estimator is None and at is None
-    device = False
+    automatic = estimator is None and at is None and not data.likelihood
+    device = automatic and not settings.compute.on_host and has_cuda()
     if automatic:
-        on_host = (
-            compute.backend in ("numpy", "numba")
-            or compute.memory is not None
-            or compute.executor is not None
-        )
-        device = not on_host and has_cuda()
         estimator, why = automatic_estimator(
             data, kind, settings.dependence, grouped=grouped, device=device
         )
-    estimator = Complete() if estimator is None else estimator
+    estimator = Complete() if estimator is None or data.likelihood else estimator
     kind.check(data, estimator, settings.dependence, grouped=grouped)
-    score_notes = _score_notes(data)
-    data = data.encoded()
-    kernel = PRESETS[settings.preset].kernel if settings.preset is not None else settings.kernel
-    select = kernel if isinstance(kernel, Select) else None
-    candidates = () if select is None else resolve_candidates(data, kind, select, seed)
-    resolved, rule = (
-        (candidates[0], "selected")
-        if candidates
-        else resolve_kernel(data, kind, cast(Kernel | None, kernel), seed)
-    )
-    runtime = compute.runtime(progress)
+    runtime = settings.compute.runtime(progress)
+    # No part of a likelihood looks at the kernel.
     estimate = EstimateSettings(
-        resolved, estimator, settings.dependence, seed, runtime, note=why
+        Gaussian(1.0), estimator, settings.dependence, settings.seed, runtime, note=why
     )
-    if automatic:
-        estimate = reconsidered(data, kind, estimate, device=device)
-    preset_notes = () if settings.preset is None else (PRESETS[settings.preset].note,)
-    notes = (*preset_notes, *score_notes, *data.warnings)
-    if settings.table is not None:
-        estimate = replace(estimate, runtime=replace(runtime, backend=LookupBackend()))
-    elif at is None:
-        estimate, backend_notes = _with_backend(estimate, data, kind, compute)
-        notes = (*notes, *backend_notes)
-    if budget is not None:
-        estimate = within_budget(data, kind, estimate, budget)
-    if grouped:
-        estimate = replace(
-            estimate, groups=make_groups(settings.groups, data, settings.dependence, estimator)
-        )
-    measure = kind.discrepancies[0] if at is None else settings.discrepancy_name
-    return Plan(data, kind, estimate, measure, rule, notes, select, candidates, at)
-
-
-def _resolved_likelihood(
-    data: Data, kind: Kind, settings: Settings, progress: Progress | None, budget: Budget | None
-) -> Plan:
-    """The plan of a mean over rows, which has neither a kernel nor pairs."""
-    estimator = Complete()
-    kind.check(data, estimator, settings.dependence, grouped=settings.groups is not None)
-    if budget is not None:
+    plan = Plan(data, kind, estimate, "loglik", "", data.warnings, at_locations=at)
+    if not data.likelihood:
+        plan = _with_kernel(plan, settings)
+        if automatic:
+            near = reconsidered(plan.data, kind, plan.estimate, device=device)
+            plan = replace(plan, estimate=near)
+        plan = _with_backend(plan, settings)
+        if budget is not None:
+            plan = replace(plan, estimate=within_budget(plan.data, kind, plan.estimate, budget))
+    elif budget is not None:
         budget.working(
             32 * len(data.reference) * len(data.models),
             8 * SCORE_BATCH * int(data.reference.shape[1]),
         )
-    # No part of it looks at the kernel.
-    runtime = settings.compute.runtime(progress)
-    estimate = EstimateSettings(
-        Gaussian(1.0), estimator, settings.dependence, settings.seed, runtime
+    if grouped:
+        groups = make_groups(settings.groups, plan.data, settings.dependence, estimator)
+        plan = plan.estimated_with(groups=groups)
+    return plan
+
+
+def _with_kernel(plan: Plan, settings: Settings) -> Plan:
+    """The plan with a kernel, or with the candidates for it."""
+    kind = plan.kind
+    notes = _score_notes(plan.data)
+    data = plan.data.encoded()
+    kernel = settings.kernel
+    if settings.preset is not None:
+        kernel = PRESETS[settings.preset].kernel
+        notes = (PRESETS[settings.preset].note, *notes)
+    select = kernel if isinstance(kernel, Select) else None
+    if select is None:
+        candidates: tuple[Kernel, ...] = ()
+        chosen, rule = resolve_kernel(data, kind, cast(Kernel | None, kernel), settings.seed)
+    else:
+        candidates = resolve_candidates(data, kind, select, settings.seed)
+        chosen = candidates[0]
+        rule = "selected"
+    located = settings.at_locations is not None
+    return replace(
+        plan.estimated_with(kernel=chosen),
+        data=data,
+        measure=settings.discrepancy_name if located else kind.discrepancies[0],
+        bandwidth_rule=rule,
+        notes=(*notes, *data.warnings),
+        select=select,
+        candidates=candidates,
     )
-    if settings.groups is not None:
-        groups = make_groups(settings.groups, data, settings.dependence, estimator)
-        estimate = replace(estimate, groups=groups)
-    return Plan(data, kind, estimate, "loglik", "", data.warnings)
 
 
 def _score_notes(data: Data) -> tuple[str, ...]:
@@ -928,49 +925,52 @@ def _score_notes(data: Data) -> tuple[str, ...]:
     return score_warnings(densities, data.reference) if densities else ()
 
 
-def _with_backend(
-    estimate: EstimateSettings, data: Data, kind: Kind, compute: Compute
-) -> tuple[EstimateSettings, tuple[str, ...]]:
-    """The settings with a backend, and what the reader should know about it."""
-    name = estimate.estimator.name
+def _with_backend(plan: Plan, settings: Settings) -> Plan:
+    """The plan with a backend, and with what the reader should know about it."""
+    data = plan.data
+    estimate = plan.estimate
+    compute = settings.compute
     runtime = estimate.runtime
+    if settings.table is not None:
+        return plan.estimated_with(runtime=replace(runtime, backend=LookupBackend()))
+    if settings.at_locations is not None:
+        return plan
     if isinstance(estimate.estimator, PairDesign):
-        ignored = compute.backend in ("torch", "triton") or compute.precision != "double"
-        return estimate, (
-            f"the {name} estimator always works in numpy and in double precision",
-        ) if ignored else ()
+        if compute.backend not in ("torch", "triton") and compute.precision == "double":
+            return plan
+        name = estimate.estimator.name
+        note = f"the {name} estimator always works in numpy and in double precision"
+        return replace(plan, notes=(*plan.notes, note))
     kernel = estimate.kernel.untilted
-    values = estimate.estimator.values(
-        len(data.reference), [len(x) for x in data.samples.values()]
-    )
+    lengths = [len(x) for x in data.samples.values()]
     workload = Workload(
-        *(data.device, values, kernel),
+        data.device,
+        estimate.estimator.values(len(data.reference), lengths),
+        kernel,
         largest=lambda: largest_norm(data, kernel),
         dim=data.reference.shape[1],
-        sides=kind.smooth or estimate.estimator.with_columns,
+        sides=plan.kind.smooth or estimate.estimator.with_columns,
         executor=compute.executor is not None,
     )
     # A budget of memory does not count what Numba's compiler takes, unless it was asked for.
-    backend = (
-        "numpy" if compute.memory is not None and compute.backend == "auto" else compute.backend
-    )
-    if runtime.scheduler is not None and backend == "auto":
-        fused = compute.precision == "single" and fits_fused(workload)
-        local = LocalBackend(
-            cast(Precision, compute.precision), fused=fused, compiled=fits_compiled(workload)
+    automatic = compute.backend == "auto"
+    name = "numpy" if automatic and compute.memory is not None else compute.backend
+    notes: tuple[str, ...] = ()
+    if runtime.scheduler is not None and name == "auto":
+        backend: Any = LocalBackend(
+            cast(Precision, compute.precision),
+            fused=compute.precision == "single" and fits_fused(workload),
+            compiled=fits_compiled(workload),
         )
-        return replace(estimate, runtime=replace(runtime, backend=local)), ()
-    chosen, notes = chosen_backend(backend, compute.precision, workload)
-    return replace(estimate, runtime=replace(runtime, backend=chosen)), notes
+    else:
+        backend, notes = chosen_backend(name, compute.precision, workload)
+    plan = plan.estimated_with(runtime=replace(runtime, backend=backend))
+    return replace(plan, notes=(*plan.notes, *notes))
 
 
 def _checkpoint(path: str | os.PathLike[str], plan: Plan) -> Checkpoint:
     data = plan.data
     estimate = plan.estimate
-    if isinstance(estimate.estimator, PairDesign):
-        raise InputError(
-            FORBIDDEN["locations + checkpoint"].format(measure=estimate.estimator.name)
-        )
     inputs_and_settings = {
         "relfit": __version__,
         "reference": data.digests.get(None) or "a density",

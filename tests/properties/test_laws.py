@@ -71,23 +71,6 @@ def test_pvalues_are_probabilities_and_verdicts_follow_from_them(joint, alpha, c
     assert (result.difference[tested] <= result.truncation[tested, 1]).all()
 
 
-@settings(laws, max_examples=30)
-@given(joints(), levels, corrections, st.randoms(use_true_random=False))
-def test_best_set_gives_probabilities_and_follows_the_models(joint, alpha, correction, random):
-    """Every model but the lowest is worse where adjusted p ≤ α; permuted models get permuted answers."""
-    assume(len(set(joint.values.tolist())) == len(joint.values))
-    order = list(range(len(joint.names)))
-    random.shuffle(order)
-    first = decide(joint, alpha=alpha, correction=correction, rng=3)
-    second = decide(_taken(joint, order), alpha=alpha, correction=correction, rng=3)
-    others = np.arange(len(joint.names)) != first.best_index
-    assert ((first.pvalue >= 0.0) & (first.pvalue <= 1.0)).all()
-    np.testing.assert_array_equal(first.worse, (first.adjusted_pvalue <= alpha) & others)
-    assert first.confidence_set == tuple(n for n, worse in zip(first.names, first.worse, strict=True) if not worse)
-    assert second.best == first.best
-    np.testing.assert_allclose(second.pvalue, first.pvalue[order], atol=2e-3)
-
-
 @laws
 @given(joints(), st.randoms(use_true_random=False))
 def test_permuting_the_models_permutes_every_array(joint, random):
@@ -277,27 +260,14 @@ def test_what_is_not_a_comparison_is_refused(text):
     ("key", "value"),
     [
         ("schema", 1),
-        ("schema", "1"),
-        ("schema", None),
         ("type", "relfit.PairComparison"),
-        ("type", None),
         ("names", ["a", "b"]),
-        ("names", 5),
-        ("names", None),
         ("best", "nobody"),
-        ("best_index", 1),
         ("discrepancy", [0.0]),
-        ("discrepancy", "x"),
-        ("covariance", [0.0, 1.0, 2.0]),
-        ("truncation", [[0.0, 1.0]]),
-        ("worse", [True]),
         ("worse", None),
         ("status", [[]]),
-        ("status", None),
-        ("kernel", 5),
         ("kernel", {"type": "Pickle"}),
         ("kernel", {"type": "Gaussian", "bandwidth": -1}),
-        ("kernel", {"type": "Gaussian", "width": 1}),
     ],
 )
 def test_another_schema_or_a_damaged_field_is_refused(text, key, value):
@@ -310,7 +280,7 @@ def test_another_schema_or_a_damaged_field_is_refused(text, key, value):
 def test_a_field_that_is_missing_is_refused_and_one_that_is_new_is_ignored(text):
     data = json.loads(text)
     assert Comparison.from_dict({**data, "a field of a later version": 1}).to_dict() == data
-    for key in ("names", "best", "discrepancy", "pvalue", "worse", "status", "alpha", "test"):
+    for key in ("names", "best", "discrepancy", "pvalue", "simultaneous_pvalue", "worse", "status", "alpha", "test"):
         less = {k: v for k, v in data.items() if k != key}
         refused(lambda less=less: Comparison.from_dict(less), "data: not a complete relfit.Comparison", key)
 

@@ -1,6 +1,6 @@
 """A field of a result is declared in one place: files, their checks, the page and the estimate follow from it."""
 
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from refusals import refused
 
 import relfit
 from relfit.report.page import settings
-from relfit.results.stored import MAYBE_WORD, Numbers, kept
+from relfit.results.serial import WORD, Numbers, held
 from relfit.results.verdicts import Provenance
 
 # The other comparisons are read as comparisons, one by one.
@@ -23,8 +23,8 @@ def _result():
 class Inked(Provenance):
     """With two fields more."""
 
-    colour: str | None = field(default=None, metadata=kept(MAYBE_WORD, label="colour of the ink"))
-    shades: np.ndarray | None = field(default=None, metadata=kept(Numbers(low=0.0, optional=True)))
+    colour: str | None = held(WORD, "colour of the ink")
+    shades: np.ndarray | None = held(Numbers(low=0.0))
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_a_change_reaches_the_part_that_has_the_field():
     changed = _result().changed(backend="other", alpha=0.01, lags=3, warnings=("one",))
     assert (changed.provenance.backend, changed.method.alpha, changed.estimate.lags) == ("other", 0.01, 3)
     assert (changed.backend, changed.alpha, changed.lags, changed.warnings) == ("other", 0.01, 3, ("one",))
-    with pytest.raises(TypeError, match="Comparison has no field colour"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
         _result().changed(colour="red")
 
 

@@ -1,16 +1,13 @@
 """One scale of verdicts: grades, intervals, pairs and files never contradict one another, whatever the test."""
 
 import itertools
-import json
 
 import numpy as np
 import pytest
-from refusals import refused
 from scipy.special import ndtr
 
 import relfit
 from relfit.results.grade import SCALE
-from relfit.results.serial import as_json
 
 WORSE = ("worse", "clearly worse")
 CORRECTIONS = ("none", "holm", "bonferroni", "bh", "by", "stepdown")
@@ -29,6 +26,8 @@ def agree(result):
     else:
         np.testing.assert_array_equal(result.worse, found)
     assert (result.simultaneous_pvalue >= result.adjusted_pvalue).all()
+    if result.confidence_set is not None:
+        assert result.confidence_set == tuple(np.array(result.names)[~result.worse])
     for i, (grade, (low, high)) in enumerate(zip(grades, intervals, strict=True)):
         assert low <= high
         assert (low > result.margin) == (grade in WORSE), (grade, low)
@@ -105,18 +104,3 @@ def test_a_false_discovery_rate_decides_what_is_worse():
         np.testing.assert_array_equal(result.worse, np.isin(result.grade, WORSE))
     assert by_name["by"].worse.sum() <= by_name["bh"].worse.sum() <= by_name["none"].worse.sum()
     assert "taken alone" not in str(by_name["bh"])
-
-
-def test_files_have_grades_and_those_of_version_01_are_refused():
-    joint = relfit.JointEstimate(tuple("abc"), [0.0, 0.1, 2.0], 0.01 * np.eye(3), (500,))
-    result = relfit.decide(joint, rng=0)
-    record = json.loads(result.to_json())
-    assert record["grade"] == ["best", "no evidence", "clearly worse"]
-    refused(
-        lambda: relfit.Comparison.from_dict({**record, "grade": ["best", "worse", "clearly worse"]}),
-        "contradicts itself: grade",
-    )
-    assert relfit.Comparison.from_json(as_json(record)).grade == result.grade
-    refused(lambda: relfit.Comparison.from_dict({**record, "schema": 1}), "expected a relfit.Comparison of schema 2")
-    less = {key: value for key, value in record.items() if key != "simultaneous_pvalue"}
-    refused(lambda: relfit.Comparison.from_dict(less), "not a complete relfit.Comparison", "simultaneous_pvalue")

@@ -1,8 +1,9 @@
-"""One- and two-sided bounds of a comparison: by hand, and against each other."""
+"""Bounds of a comparison, intervals of all pairs and ranks: by hand, and against each other."""
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from refusals import refused
+from scipy.stats import norm, studentized_range
 
 from relfit.api import compare, decide
 from relfit.stats.joint import JointEstimate
@@ -55,3 +56,34 @@ def test_bounds_know_the_sizes_and_groups_of_distinct_models():
         "b": np.arange(80) // 4,
     }
     assert compare(data, models, groups=labels, rng=0).distinct().groups == (50, 20, 20)
+
+
+def test_intervals_of_all_pairs_by_hand():
+    """Independent models with equal variances: Tukey's studentised range, to a draw's accuracy."""
+    values = np.array([0.0, 0.1, 2.0, 2.5])
+    found = result(values, 0.01 * np.eye(4), test="relpsi").pair_intervals(0.9)
+    gap = np.subtract.outer(values, values)
+    np.testing.assert_allclose(found.mean(axis=2), gap, atol=1e-12)
+    reach = studentized_range.ppf(0.9, 4, np.inf) * 0.1
+    np.testing.assert_allclose(np.ptp(found, axis=2)[gap != 0.0] / 2.0, reach, rtol=0.02)
+    np.testing.assert_array_equal(found, -found.transpose(1, 0, 2)[:, :, ::-1])
+    np.testing.assert_array_equal(np.diagonal(found), 0.0)
+
+
+def test_pair_intervals_of_a_copy_and_of_a_constant_difference():
+    one = JointEstimate(("a", "b", "c"), [0.0, 0.0, 1.0], np.ones((3, 3)))
+    found = decide(one, test="relpsi").pair_intervals()
+    np.testing.assert_allclose(found[0, 1], [0.0, 0.0], atol=1e-12)
+    np.testing.assert_allclose(found[2, 0], [1.0, 1.0], atol=1e-12)
+    rng = np.random.default_rng(0)
+    data, a, b = rng.normal(size=(3, 150, 2))
+    found = compare(data, {"a": a, "b": b, "again": a}, rng=0).pair_intervals()
+    np.testing.assert_array_equal(found[0, 2], 0.0)
+    np.testing.assert_array_equal(found[1, 2], found[1, 0])
+
+
+def test_bad_levels_and_corrections_are_refused():
+    compared = result([0.0, 1.0], np.eye(2))
+    refused(lambda: compared.pair_intervals(95), "level: ")
+    refused(lambda: compared.ranks(1.0), "level: ")
+    refused(lambda: compared.pairs("fdr"), "correction: ")

@@ -67,8 +67,3 @@ def test_the_best_of_kernels_that_disagree():
     result = again(comparison(mean, decision, BestSet(), Criteria(0.05), names=("a", "b", "b too"), copies=copies))
     assert result.adjusted_pvalue[1] <= 0.05
     assert result.worse.tolist() == [True, False, False]
-
-
-def test_a_set_of_best_models_that_is_not_the_others(data):
-    record = compare(*data, rng=0).to_dict()
-    refused(lambda: Comparison.from_dict({**record, "confidence_set": []}), "contradicts itself: confidence_set")

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from relfit.results import formats, words
 from relfit.results.pair import PairMatrix, Ranks
-from relfit.results.serial import also_written, comparison_from, parsed, plain, text_of
+from relfit.results.serial import (
+    also_written,
+    by_report,
+    comparison_from,
+    parsed,
+    plain,
+    text_of,
+)
 from relfit.results.table import LONGEST_NAME, Display
-from relfit.results.verdicts import Method, Verdicts
+from relfit.results.text import comparison_display
+from relfit.results.verdicts import Verdicts, recorded
 from relfit.stats.decision import PVALUE_CORRECTIONS, Decision
-from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate, third_cumulants
+from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate
 from relfit.stats.maxt import seeded
 from relfit.stats.pairs import pairwise_matrix, rank_sets
 from relfit.stats.tests.base import Criteria, Test
 from relfit.stats.winner import Selection, winner_interval
-from relfit.util.attached import attached
 from relfit.util.checks import check_choice, check_level
 from relfit.util.errors import InputError
 
@@ -48,17 +56,16 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
         With probability 95%, all ranks lie in these sets.
         """
         source = seeded(self.seed or 0, "ranks")
-        shown = rank_sets(
+        worse, better = rank_sets(
             self.estimate, check_level(level), rng=source, simultaneous=simultaneous
         )
-        worse = self._spread(shown[0], True, False)
-        better = self._spread(shown[1], False, True, False)
-        lower = 1 + worse.sum(axis=1)
-        upper = len(better) - better.sum(axis=1)
+        worse = self._every(worse, True, False, axes=2)
+        # Of j and i: "j is beaten by i".
+        beaten = self._every(better.T, True, False, axes=2)
         return Ranks(
             names=self.names,
-            lower=lower,
-            upper=upper,
+            lower=1 + worse.sum(axis=1),
+            upper=len(beaten) - beaten.sum(axis=0),
             worse=worse,
             level=level,
             simultaneous=simultaneous,
@@ -94,9 +101,9 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
         log_p, adjusted, worse, used = pairwise_matrix(self.estimate, self.alpha, correction)
         return PairMatrix(
             names=self.names,
-            pvalue=self._spread(np.exp(log_p), 0.0, 1.0),
-            adjusted_pvalue=self._spread(adjusted, 0.0, 1.0),
-            worse=self._spread(worse, True, False),
+            pvalue=self._every(np.exp(log_p), 0.0, 1.0, axes=2),
+            adjusted_pvalue=self._every(adjusted, 0.0, 1.0, axes=2),
+            worse=self._every(worse, True, False, axes=2),
             alpha=self.alpha,
             correction=used,
         )
@@ -130,13 +137,9 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
 
     def summary(self) -> str:
         """The answer in one sentence, as below the table."""
-        from relfit.results.words import summary
-
-        return summary(self)
+        return words.summary(self)
 
     def _display(self, longest_name: int = LONGEST_NAME) -> Display:
-        from relfit.results.text import comparison_display
-
         return comparison_display(self, longest_name)
 
     def to_frame(self) -> pandas.DataFrame:
@@ -153,62 +156,55 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
         """The table for a paper, in LaTeX with booktabs, which is also written to `path` if
         given.
         """
-        from relfit.results.formats import to_latex
-
-        return also_written(to_latex(self), path)
+        return also_written(formats.to_latex(self), path)
 
     def to_markdown(self, path: str | os.PathLike[str] | None = None) -> str:
         """The table in Markdown, which is also written to `path` if given."""
-        from relfit.results.formats import to_markdown
-
-        return also_written(to_markdown(self), path)
+        return also_written(formats.to_markdown(self), path)
 
     def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
         """The rows with all their digits as comma-separated values, which are also written
         to `path` if given.
         """
-        from relfit.results.formats import to_csv
-
-        return also_written(to_csv(self), path)
+        return also_written(formats.to_csv(self), path)
 
     def methods_text(self, cite: str = "text") -> str:
         """A paragraph for a paper with its references, true for these settings; `cite` is
         "text" or "bibtex".
         """
-        from relfit.results.formats import methods_text
+        return formats.methods_text(self, cite)
 
-        return methods_text(self, cite)
-
+    @by_report
     def plot(self, ax: Any = None, *, of: str = "discrepancy") -> Any:
         """A forest plot of the discrepancies, or ``of="difference"`` to the best; returns
         the matplotlib Axes.
         """
-        return attached("Comparison.plot")(self, ax, of=of)
 
+    @by_report
     def plot_pairs(self, ax: Any = None) -> Any:
         """Who beats whom, as a grid; returns the Axes."""
-        return attached("Comparison.plot_pairs")(self, ax)
 
+    @by_report
     def plot_witness(self, data: Any, name: str | None = None, ax: Any = None) -> Any:
         """Where a model (the one with the largest discrepancy) and the data differ; returns
         the Axes.
 
         `data` is the pair (reference, models) that was compared.
         """
-        return attached("Comparison.plot_witness")(self, data, name, ax)
 
+    @by_report
     def plot_power(self, ax: Any = None, *, power: float = 0.8, trials: int = 200) -> Any:
         """The chance of finding each model worse against the number of rows, for this test;
         returns the Axes.
         """
-        return attached("Comparison.plot_power")(self, ax, power=power, trials=trials)
 
+    @by_report
     def plot_bandwidths(self, data: Any, ax: Any = None) -> Any:
         """The differences and verdicts at several bandwidths; `data` is (reference, models).
         Returns the Axes.
         """
-        return attached("Comparison.plot_bandwidths")(self, data, ax)
 
+    @by_report
     def report(
         self,
         path: str | os.PathLike[str],
@@ -233,9 +229,6 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
                 else.
             title: a heading for the page.
         """
-        attached("Comparison.report")(
-            self, path, data, items=items, command=command, gate=gate, title=title
-        )
 
 
 def comparison(
@@ -260,25 +253,22 @@ def comparison(
     copies = dict(copies or {})
     impossible = dict(impossible or {})
     law = joint.close
-    used = {
-        **(method or {}),
-        **({} if law is None else {"variance": "second-order"}),
-        "alpha": criteria.alpha,
-        "margin": criteria.margin,
-        "test": test.name,
-        "select_fraction": test.split,
-        "randomised": test.randomised,
-    }
+    parts = recorded(
+        joint,
+        criteria,
+        method or {},
+        test=test.name,
+        select_fraction=test.split,
+        randomised=test.randomised,
+    )
     return Comparison(
         names=names,
-        # What only the decision needed is not kept.
-        estimate=replace(joint, third=third_cumulants(joint), psi=None, close=None, notes=()),
         decision=decision,
-        method=Method(**used),
         status=tuple(_status(name, joint, decision, copies, impossible) for name in names),
         copies=copies,
         impossible=impossible,
         first_order=None if law is None else law.first + 2.0 * law.second,
+        **parts,
         **record,
     )
 

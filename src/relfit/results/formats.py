@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from types import SimpleNamespace
+from typing import Any
 
 from relfit.estimators import ESTIMATORS
 from relfit.kernels.standard import Gaussian
 from relfit.results.text import table
 from relfit.results.verdicts import Verdicts
-from relfit.results.words import fill, group_words, measure_of, range_words
+from relfit.results.words import CORRECTIONS, fill, group_words, measure_of, range_words
 from relfit.stats.joint import SMALL_SAMPLE
 from relfit.stats.tests import TESTS
 from relfit.util.checks import check_choice
@@ -27,29 +28,23 @@ LONGEST_NAME = 80
 _LATEX = {
     "\\": r"\textbackslash{}",
     **{c: f"\\{c}" for c in "&%$#_{}"},
-    **{
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-    },
-    **{
-        "|": r"\textbar{}",
-        "²": r"\textsuperscript{2}",
-        "Δ": r"$\Delta$",
-        "α": r"$\alpha$",
-        "—": "---",
-        "–": "--",
-    },
-    **{
-        "−": "$-$",
-        "‖": r"$\|$",
-        "×": r"$\times$",
-        "≤": r"$\leq$",
-        "·": r"$\cdot$",
-        "…": r"\dots{}",
-        "∞": r"$\infty$",
-    },
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "²": r"\textsuperscript{2}",
+    "Δ": r"$\Delta$",
+    "α": r"$\alpha$",
+    "—": "---",
+    "–": "--",
+    "−": "$-$",
+    "‖": r"$\|$",
+    "×": r"$\times$",
+    "≤": r"$\leq$",
+    "·": r"$\cdot$",
+    "…": r"\dots{}",
+    "∞": r"$\infty$",
 }
 _LOWERED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -60,14 +55,6 @@ _CITATION = re.compile(r"\[([a-z0-9; ]+)\]")
 _INSIDE = re.compile(r"\((\w+) \[([a-z0-9; ]+)\]\)")
 _FORMULA = "k(x, y) = exp(−‖x − y‖²/(2b²))"
 _LATEX_FORMULA = r"$k(x, y) = \exp(-\|x - y\|^2/(2b^2))$"
-_CORRECTIONS = {
-    "by": "the Benjamini–Yekutieli procedure [benjamini2001control]",
-    "bh": "the Benjamini–Hochberg procedure [benjamini1995controlling]",
-    "holm": "Holm's procedure [holm1979simple]",
-    "bonferroni": "Bonferroni's correction",
-    "stepdown": "a step-down procedure on the joint law of all models' statistics "
-    "[romano2005exact]",
-}
 _DEPENDENCE = {
     "shared": "The models' samples came from common random numbers or prompts, and the "
     "covariance allows for this.",
@@ -98,17 +85,19 @@ def to_latex(comparison: Verdicts) -> str:
     \end{tabular}
     """
     cells = table(comparison, LONGEST_NAME)
-    rows = [list(map(_latex_title, cells.titles))]
+    numbers = len(cells.titles) - 1 - cells.verdicts
+    lines = []
     for kind, (name, *others) in zip(cells.kinds, cells.rows, strict=True):
         shown = rf"\textbf{{{latex_text(name)}}}" if kind == "best" else latex_text(name)
-        numbers = others[: -cells.verdicts]
-        verdicts = others[-cells.verdicts :]
-        rows.append([shown, *map(_latex_number, numbers), *map(latex_text, verdicts)])
-    title, *lines = (" & ".join(row) + r" \\" for row in rows)
-    columns = "l" + "r" * (len(cells.titles) - 1 - cells.verdicts) + "l" * cells.verdicts
+        verdicts = map(latex_text, others[numbers:])
+        lines.append([shown, *map(_latex_number, others[:numbers]), *verdicts])
+    title, *rows = (
+        " & ".join(row) + r" \\" for row in (map(_latex_title, cells.titles), *lines)
+    )
+    columns = "l" + "r" * numbers + "l" * cells.verdicts
     head = [r"% \usepackage{booktabs}", rf"\begin{{tabular}}{{{columns}}}"]
     return "\n".join(
-        [*head, r"\toprule", title, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}"]
+        [*head, r"\toprule", title, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"]
     )
 
 
@@ -167,20 +156,14 @@ def to_csv(comparison: Verdicts) -> str:
         SimpleNamespace(write=lines.append), list(rows[0]), lineterminator="\r\n"
     )
     writer.writeheader()
-    for row in rows:
-        cells = {
-            key: "; ".join(value) if isinstance(value, tuple) else value
-            for key, value in row.items()
-        }
-        formulas = {
-            key
-            for key, cell in cells.items()
-            if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS)
-        }
-        writer.writerow(
-            {key: f"'{cell}" if key in formulas else cell for key, cell in cells.items()}
-        )
+    writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
     return "".join(line.removesuffix("\r\n") + "\n" for line in lines)
+
+
+def _cell(value: Any) -> Any:
+    text = "; ".join(value) if isinstance(value, tuple) else value
+    formula = isinstance(text, str) and text.startswith(_FORMULA_STARTS)
+    return f"'{text}" if formula else text
 
 
 def latex_text(text: str) -> str:
@@ -274,20 +257,18 @@ def methods_text(comparison: Verdicts, cite: str = "text") -> str:
     'Lim, J. N., Yamada, M., Schölkopf, B. and Jitkritt'
     """
     check_choice("cite", cite, ("text", "bibtex"))
-    margin = fill("{margin}", comparison)
+    margin = comparison.facts()["margin"]
     level = f"α = {comparison.alpha:g}"
     error = (
         f"Models were called worse{margin} where p ≤ {level}, without adjustment for the "
         f"number of models."
     )
-    if comparison.correction in _CORRECTIONS:
-        rate = (
-            "false discovery rate"
-            if comparison.correction in ("by", "bh")
-            else "family-wise error rate"
+    correction = CORRECTIONS.get(comparison.correction)
+    if correction is not None:
+        error = (
+            f"P-values were adjusted by {correction.procedure}; models were called "
+            f"worse{margin} at level {level} of the {correction.rate.name}."
         )
-        adjusted = f"P-values were adjusted by {_CORRECTIONS[comparison.correction]}"
-        error = f"{adjusted}; models were called worse{margin} at level {level} of the {rate}."
     pairing = "row by row" if comparison.groups is None else "group by group"
     sentences = [
         _compared(comparison),

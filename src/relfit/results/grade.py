@@ -21,26 +21,75 @@ from relfit.util.arrays import Array, Mask
 
 @dataclass(frozen=True)
 class Grade:
-    """One grade.
+    """One grade. The texts are templates, filled in by `relfit.results.words.fill`.
 
     Attributes:
         name: in `Comparison.grade` and in files.
         kind: its name in styles of the page, of the terminal and of pictures.
         mark: a sign that says it without colour.
+        verdict: in the table.
+        count: after the number of models that have it.
+        clause: of these models, in the sentence that sums up.
+        legend: what it says.
     """
 
     name: str
     kind: str
     mark: str
+    verdict: str
+    count: str
+    clause: str = ""
+    legend: str = ""
 
 
 BEST, SAME, EQUIVALENT, OPEN, WORSE, CLEARLY_WORSE = SCALE = (
-    Grade("best", "best", "◆"),
-    Grade("same", "same", "="),
-    Grade("equivalent", "equal", "≈"),
-    Grade("no evidence", "open", "○"),
-    Grade("worse", "alone", "▽"),
-    Grade("clearly worse", "worse", "▼"),
+    Grade("best", "best", "◆", verdict="{best_verdict}", count="{best_count}"),
+    Grade(
+        "same",
+        "same",
+        "=",
+        verdict="the same as the best",
+        count="the same as the best",
+        clause="{they_are} the same as it",
+        legend="The same as the best: a copy of it, or not to be told from it on these data.",
+    ),
+    Grade(
+        "equivalent",
+        "equal",
+        "≈",
+        verdict="equivalent within {delta}",
+        count="equivalent",
+        clause="{they_are} equivalent to {equivalent_to} within {delta}",
+        legend="Equivalent: shown to be worse by no more than {delta}.",
+    ),
+    Grade(
+        "no evidence",
+        "open",
+        "○",
+        verdict="no evidence {of_what}",
+        count="without evidence",
+        clause="{they_are} undecided: there are too few data to tell",
+        legend="No evidence: the data do not show that it is worse, nor that it is as good.",
+    ),
+    Grade(
+        "worse",
+        "alone",
+        "▽",
+        verdict="worse{margin}{taken_alone}",
+        count="worse {alone}",
+        clause="{they_are} worse{margin} {alone}",
+        legend="Worse{margin}{taken_alone}: {alone_error}.",
+    ),
+    Grade(
+        "clearly worse",
+        "worse",
+        "▼",
+        verdict="clearly worse{margin}",
+        count="clearly worse",
+        clause="{they_are} clearly worse{margin}",
+        legend="Clearly worse{margin}: this holds for all models at once. The probability that "
+        "any model as good as {opponent} is called clearly worse is at most {alpha}{given}.",
+    ),
 )
 GRADES = {grade.name: grade for grade in SCALE}
 KINDS = {grade.kind: grade for grade in SCALE}

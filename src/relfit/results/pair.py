@@ -5,13 +5,13 @@ the ranks.
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.results import stored, words
-from relfit.results.serial import Record, derived, of
-from relfit.results.stored import held
+from relfit.results import serial, words
+from relfit.results.serial import Record, derived, held, of
 from relfit.results.table import (
     LONGEST_NAME,
     NOTHING,
@@ -30,16 +30,26 @@ from relfit.util.text import quoted
 class OfPair:
     """The attributes of a result on a pair of models."""
 
-    difference: float = of("decision", stored.NUMBER)
-    standard_error: float = of("decision", stored.NUMBER)
-    threshold: float = of("decision", stored.NUMBER)
-    log_pvalue: float = of("decision", stored.NUMBER)
-    status: tuple[str, ...] = of("decision", stored.TEXTS)
-    truncation: tuple[float, float] | None = of("decision", stored.NUMBER)
-    equivalent: bool | None = of("decision", stored.FLAG)
-    statistic: float = derived(lambda r: r.decision.statistic(r.margin), stored.NUMBER)
-    pvalue: float = derived(lambda r: float(np.exp(r.decision.log_pvalue)), stored.FRACTION)
-    worse: bool = derived(lambda r: r.pvalue <= r.alpha, stored.FLAG)
+    difference: float = of("decision.difference", serial.NUMBER)
+    standard_error: float = of("decision.standard_error", serial.NUMBER)
+    threshold: float = of("decision.threshold", serial.NUMBER)
+    log_pvalue: float = of("decision.log_pvalue", serial.NUMBER)
+    status: tuple[str, ...] = of("decision.status", serial.TEXTS)
+    truncation: tuple[float, float] | None = of("decision.truncation", serial.NUMBER)
+    equivalent: bool | None = of("decision.equivalent", serial.FLAG)
+
+    @derived(serial.NUMBER)
+    def statistic(self: Any) -> float:
+        value: float = self.decision.statistic(self.margin)
+        return value
+
+    @derived(serial.FRACTION)
+    def pvalue(self: Any) -> float:
+        return float(np.exp(self.log_pvalue))
+
+    @derived(serial.FLAG)
+    def worse(self: Any) -> bool:
+        return bool(self.pvalue <= self.alpha)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -63,13 +73,8 @@ class PairComparison(OfPair, Answer):
         factor, number = scaled_format(
             [self.standard_error], [*self.discrepancy, self.difference], [self.difference]
         )
-        rows = tuple(
-            zip(
-                short_names(self.names, longest_name),
-                map(number, self.discrepancy),
-                strict=True,
-            )
-        )
+        names = short_names(self.names, longest_name)
+        rows = list(zip(names, map(number, self.discrepancy), strict=True))
         p = show_pvalue(self.pvalue, self.alpha)
         p = p if p.startswith("<") else f"= {p}"
         times = factor.strip(" ()")
@@ -78,12 +83,7 @@ class PairComparison(OfPair, Answer):
         )
         numbers = f"difference {difference}, s.e. {error}, p {p.replace('<', '< ')}"
         verdict = ("worse" if self.worse else "", pair_summary(self))
-        cells = Table(
-            ("model", f"{words.measure_of(self).name}{factor}"),
-            rows,
-            ("open", "open"),
-            verdicts=0,
-        )
+        cells = Table.plain(("model", f"{words.measure_of(self).name}{factor}"), rows)
         return Display(words.header(self), cells, (("", numbers), verdict, *notes(self)))
 
 
@@ -107,12 +107,7 @@ class Ranks(Record):
         order = np.lexsort((self.upper, self.lower)).tolist()
         names = short_names(self.names, longest_name)
         shown = [words.range_words(ends) for ends in zip(self.lower, self.upper, strict=True)]
-        cells = Table(
-            ("model", "rank"),
-            tuple((names[i], shown[i]) for i in order),
-            ("open",) * len(order),
-            verdicts=0,
-        )
+        cells = Table.plain(("model", "rank"), [(names[i], shown[i]) for i in order])
         lie = (
             "all ranks lie in these sets" if self.simultaneous else "each rank lies in its set"
         )
@@ -155,10 +150,7 @@ class PairMatrix(Record):
             f"({correction})."
         )
         marked = {(int(i), int(j) + 1): "worse" for i, j in np.argwhere(self.worse)}
-        matrix = Table(
-            ("", *names), tuple(rows), ("open",) * len(rows), verdicts=0, marked=marked
-        )
-        return Display("", matrix, (("", last),))
+        return Display("", Table.plain(("", *names), rows, marked=marked), (("", last),))
 
 
 def pair_summary(pair: PairComparison) -> str:

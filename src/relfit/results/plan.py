@@ -5,21 +5,19 @@ detected.
 from __future__ import annotations
 
 import math
-from dataclasses import MISSING, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import MISSING, asdict, dataclass
+from itertools import product
+from typing import Any
 
 from relfit.results import words
-from relfit.results.serial import Record, plain
-from relfit.results.stored import held
+from relfit.results.serial import Record, by_report, held, plain
 from relfit.results.table import LONGEST_NAME, NOTHING, Display, Table, short_names
 from relfit.stats.planning import Forecast
 from relfit.stats.tests import TESTS
 from relfit.util.arrays import Array
-from relfit.util.attached import attached
 from relfit.util.text import listed, quoted, visible
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+_RANGE = "16–84%"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -71,19 +69,15 @@ class Plan(Record):
 
     def rows(self) -> list[dict[str, Any]]:
         """The table every output is made from: one row per model and test."""
-        return [
-            {item.name: getattr(cell, item.name) for item in fields(Forecast)}
-            for cell in self.forecasts
-        ]
+        return [asdict(cell) for cell in self.forecasts]
 
     def curve_rows(self) -> list[dict[str, Any]]:
         """The power curves as a table: name, test, n, power."""
         others = [name for name in self.names if name != self.best]
+        points = product(self.tests, others, map(int, self.sizes))
         return [
-            {"name": name, "test": test, "n": int(n), "power": float(self.curves[a, b, k])}
-            for a, test in enumerate(self.tests)
-            for b, name in enumerate(others)
-            for k, n in enumerate(self.sizes)
+            {"name": name, "test": test, "n": n, "power": power}
+            for (test, name, n), power in zip(points, self.curves.ravel().tolist(), strict=True)
         ]
 
     def needed(self, name: str, test: str) -> float:
@@ -100,10 +94,11 @@ class Plan(Record):
             "curve": plain(self.curve_rows()),
         }
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """The power curves: a colour per model, a line style per test."""
-        axes: Axes = attached("Plan.plot")(self, ax)
-        return axes
+    @by_report
+    def plot(self, ax: Any = None) -> Any:
+        """The power curves: a colour per model, a line style per test. Returns the matplotlib
+        Axes.
+        """
 
     def _display(self, longest_name: int = LONGEST_NAME) -> Display:
         return plan_display(self, longest_name)
@@ -137,24 +132,13 @@ def plan_display(plan: Plan, longest_name: int = LONGEST_NAME) -> Display:
         method,
         *corrected,
     ]
-    names = dict(zip(plan.names, short_names(plan.names, longest_name), strict=True))
-    ranged = any(row["n_range"] is not None for row in plan.rows())
     unit = gap_unit(plan)[0]
-    titles = [
-        "model",
-        "test",
-        f"gap{unit}",
-        "rows",
-        *(["16–84%"] if ranged else []),
-        f"power at {plan.n}",
-    ]
-    rows = tuple(
-        tuple(_plan_cells(plan, row, names[row["name"]], ranged)) for row in plan.rows()
-    )
-    kinds = ("open",) * len(rows)
-    cells = Table(
-        (*titles, f"detectable gap at {plan.n}"), rows, kinds, verdicts=0, words=(0, 1)
-    )
+    names = dict(zip(plan.names, short_names(plan.names, longest_name), strict=True))
+    rows = [{"model": names[cell.name], **_cells(plan, cell)} for cell in plan.forecasts]
+    if all(cell.n_range is None for cell in plan.forecasts):
+        for row in rows:
+            del row[_RANGE]
+    cells = Table.plain(list(rows[0]), [list(row.values()) for row in rows], words=(0, 1))
     halves = []
     if plan.yardstick:
         apart = f"about {plan.yardstick:.2g} apart{unit}"
@@ -163,43 +147,31 @@ def plan_display(plan: Plan, longest_name: int = LONGEST_NAME) -> Display:
     return Display(f"{plan_answer(plan)}\n{' · '.join(header)}", cells, notes)
 
 
-def _plan_cells(plan: Plan, row: dict[str, Any], name: str, ranged: bool) -> list[str]:
-    def shown(rows: float) -> str:
+def _cells(plan: Plan, cell: Forecast) -> dict[str, str]:
+    """The cells of a row by their titles, after the model's name."""
+
+    def count(rows: float) -> str:
         return f"{rows:.0f}" if math.isfinite(rows) else f"more than {plan.most}"
 
-    rows = shown(row["n_needed"])
-    if math.isfinite(row["n_error"]) and row["n_error"] >= 0.5:
-        rows += f" ± {math.ceil(row['n_error'])}"
-    elif row["n_needed"] == plan.fewest[plan.tests.index(row["test"])]:
+    rows = count(cell.n_needed)
+    if math.isfinite(cell.n_error) and cell.n_error >= 0.5:
+        rows += f" ± {math.ceil(cell.n_error)}"
+    elif cell.n_needed == plan.fewest[plan.tests.index(cell.test)]:
         rows += " (minimum)"
-    # Both ends are often the same number.
-    ends = (
-        " to ".join(dict.fromkeys(map(shown, row["n_range"])))
-        if row["n_range"] is not None
-        else NOTHING
-    )
-    times = gap_unit(plan)[1]
-    error = times * row["gap_standard_error"]
-    gap = f"{times * row['gap']:.3g}" + (f" ± {error:.2g}" if error > 0.0 else "")
-    detectable = (
-        f"{times * row['detectable_gap']:.3g}"
-        if math.isfinite(row["detectable_gap"])
-        else "none"
-    )
-    if row["detectable_gap"] == 0.0:
-        # The difference to the best does not vary: the pilot says nothing about what other data
-        # would show.
-        detectable = NOTHING
-    power = f"{row['power']:.2f}"
-    return [
-        name,
-        words.name_of_test(row["test"]),
-        gap,
-        rows,
-        *([ends] if ranged else []),
-        power,
-        detectable,
-    ]
+    unit, times = gap_unit(plan)
+    error = times * cell.gap_standard_error
+    detectable = f"{times * cell.detectable_gap:.3g}".replace("inf", "none")
+    # A difference to the best that does not vary says nothing about what other data would show.
+    varies = cell.detectable_gap != 0.0
+    return {
+        "test": words.name_of_test(cell.test),
+        f"gap{unit}": f"{times * cell.gap:.3g}" + (f" ± {error:.2g}" if error > 0.0 else ""),
+        "rows": rows,
+        # Both ends are often the same number.
+        _RANGE: " to ".join(dict.fromkeys(map(count, cell.n_range or ()))) or NOTHING,
+        f"power at {plan.n}": f"{cell.power:.2f}",
+        f"detectable gap at {plan.n}": detectable if varies else NOTHING,
+    }
 
 
 def plan_answer(plan: Plan) -> str:
@@ -217,7 +189,6 @@ def plan_answer(plan: Plan) -> str:
     ... )
     'About 460 rows tell base from tuned; large may never be separable from it.'
     """
-    unit = words.row_word(plan.measure)
     cells = sorted(
         (cell for cell in plan.forecasts if cell.test == plan.tests[0]),
         key=lambda cell: cell.n_needed,
@@ -228,29 +199,25 @@ def plan_answer(plan: Plan) -> str:
         if math.isinf(cell.n_needed) or math.isinf((cell.n_range or (0.0, 0.0))[1])
     ]
     found = [cell for cell in cells if cell.name not in never]
-    best = quoted(plan.best)
+    unit = f" {words.row_word(plan.measure)}"
+    whom = quoted(plan.best)
     parts = []
-    if found:
-        first = found[0]
-        last = found[-1]
+    # Of more than three models the first and the last are named.
+    for cell in found if len(found) <= 3 else found[:1]:
         parts.append(
-            f"about {words.about(first.n_needed)} {unit} tell {quoted(first.name)} from {best}"
+            f"about {words.about(cell.n_needed)}{unit} tell {quoted(cell.name)} from {whom}"
         )
-    if len(found) in (2, 3):
-        parts += [
-            f"about {words.about(cell.n_needed)} tell {quoted(cell.name)} from it"
-            for cell in found[1:]
-        ]
-    elif len(found) > 3:
+        unit = ""
+        whom = "it"
+    if len(found) > 3:
         parts.append(
-            f"about {words.about(last.n_needed)} tell all of the {len(found)} models from it "
+            f"about {words.about(found[-1].n_needed)} tell all of the {len(found)} models from it "
             f"that can be planned for"
         )
-    answer = ", ".join(parts)
+    sentences = [", ".join(parts)] if parts else []
     if never:
-        whom = "it" if found else best
-        separable = f"{listed(never)} may never be separable from {whom}"
-        answer = f"{answer}; {separable}" if found else separable
+        sentences.append(f"{listed(never)} may never be separable from {whom}")
+    answer = "; ".join(sentences)
     return f"{answer[0].upper()}{answer[1:]}."
 
 

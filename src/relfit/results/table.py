@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from relfit.util.text import visible
 
@@ -48,6 +48,12 @@ class Table:
     verdicts: int = 1
     words: tuple[int, ...] = (0,)
     marked: Mapping[tuple[int, int], str] = field(default_factory=dict)
+
+    @classmethod
+    def plain(cls, titles: Sequence[str], rows: Sequence[Sequence[str]], **more: Any) -> Table:
+        """A table without verdicts."""
+        cells = tuple(tuple(row) for row in rows)
+        return cls(tuple(titles), cells, ("open",) * len(cells), verdicts=0, **more)
 
 
 @dataclass(frozen=True)
@@ -139,17 +145,13 @@ def common_power(
     if not errors:
         return 0
     largest = max(map(abs, (*values, *errors)))
-    decimals = _decimals(errors, decisive)
-    small = decimals > _MOST_DECIMALS and largest < _SMALL
+    small = _decimals(errors, decisive) > _MOST_DECIMALS and largest < _SMALL
     if not small and largest < 10**_MOST_DIGITS:
         return 0
     first = 3 * math.floor(math.log10(largest) / 3.0)
     for power in (first, first - 3):
-        unit = 10.0 ** max(power, -300)
-        if (
-            _decimals([e / unit for e in errors], [d / unit for d in decisive]) <= _MOST_DIGITS
-            and power > -300
-        ):
+        scaled = ([each / 10.0**power for each in part] for part in (errors, decisive))
+        if power > -300 and _decimals(*scaled) <= _MOST_DIGITS:
             return power
     return 0
 

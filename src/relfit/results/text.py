@@ -5,7 +5,7 @@ sentences and notes.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -92,9 +92,7 @@ def joint_display(joint: JointEstimate, longest_name: int = LONGEST_NAME) -> Dis
     values = 0.0 - joint.values if joint.higher_is_better else joint.values
     factor, number = scaled_format(errors.tolist(), values.tolist())
     names = short_names(joint.names, longest_name)
-    rows = tuple(
-        (name, number(v), number(e)) for name, v, e in zip(names, values, errors, strict=True)
-    )
+    rows = list(zip(names, map(number, values), map(number, errors), strict=True))
     header = (
         "estimates without a test",
         measure.measured,
@@ -102,7 +100,7 @@ def joint_display(joint: JointEstimate, longest_name: int = LONGEST_NAME) -> Dis
         joint.design,
     )
     titles = ("model", f"{measure.name}{factor}", f"s.e.{factor}")
-    cells = Table(titles, rows, ("open",) * len(rows), verdicts=0)
+    cells = Table.plain(titles, rows)
     lines = [("", f"{_correlations(joint)}relfit.decide tests which models are worse.")]
     lines += [("note", visible(note)) for note in joint.notes]
     return Display(" · ".join(part for part in header if part), cells, tuple(lines))
@@ -140,54 +138,53 @@ def table(comparison: Verdicts, longest_name: int = LONGEST_NAME) -> Table:
     ]
     factor, number = scaled_format([row["standard_error"] for row in rows], values, decisive)
     gap = "below best" if comparison.higher_is_better else "Δ to best"
-    measured = [
-        f"{title}{factor}" for title in (words.measure_of(comparison).name, "s.e.", gap)
-    ]
-    titles = ["model", *measured, "p-value", "verdict"]
-    corrected = comparison.correction != "none"
-    if corrected:
-        titles.insert(5, "adjusted p")
-    if comparison.also:
-        titles[-1:] = [
-            f"by {words.measure_of(each).name}" for each in (comparison, *comparison.also)
-        ]
-    cells = []
-    for row, name in zip(
-        rows, short_names([row["name"] for row in rows], longest_name), strict=True
-    ):
-        difference = NOTHING if row["best"] else number(row["difference"])
-        pvalues = [row[key] for key in ("pvalue", "adjusted_pvalue")[: 1 + corrected]]
-        tested = is_tested(row)
-        shown = [show_pvalue(p, comparison.alpha) if tested else NOTHING for p in pvalues]
-        remarks = [
-            visible(_STATUS.get(word, word))
-            for word in row["status"]
-            if word not in _HIDDEN_STATUS
-        ]
-        remarks += words.bandwidth_remark(row)
-        verdict = f"{row['verdict']} ({', '.join(remarks)})" if remarks else str(row["verdict"])
-        error = number(row["standard_error"]) if math.isfinite(row["discrepancy"]) else NOTHING
-        others = [_other_verdict(other, row["name"]) for other in comparison.also]
-        cells.append(
-            (name, number(row["discrepancy"]), error, difference, *shown, verdict, *others)
-        )
-    first = len(titles) - len(comparison.also)
-    by_name = [
-        {row["name"]: words.kind_of(row) for row in other.rows()} for other in comparison.also
-    ]
-    marked = {
-        (i, first + k): kind[row["name"]]
-        for i, row in enumerate(rows)
-        for k, kind in enumerate(by_name)
+    others = [{row["name"]: row for row in other.rows()} for other in comparison.also]
+    columns = {
+        "model": short_names([row["name"] for row in rows], longest_name),
+        f"{words.measure_of(comparison).name}{factor}": [
+            number(row["discrepancy"]) for row in rows
+        ],
+        f"s.e.{factor}": [
+            number(row["standard_error"]) if math.isfinite(row["discrepancy"]) else NOTHING
+            for row in rows
+        ],
+        f"{gap}{factor}": [
+            NOTHING if row["best"] else number(row["difference"]) for row in rows
+        ],
     }
+    pvalues = {"p-value": "pvalue", "adjusted p": "adjusted_pvalue"}
+    if comparison.correction == "none":
+        del pvalues["adjusted p"]
+    for title, key in pvalues.items():
+        columns[title] = [
+            show_pvalue(row[key], comparison.alpha) if is_tested(row) else NOTHING
+            for row in rows
+        ]
+    first = len(columns) + 1
+    columns["verdict"] = [_verdict(row, row["status"]) for row in rows]
+    for other, by_name in zip(comparison.also, others, strict=True):
+        columns[f"by {words.measure_of(other).name}"] = [
+            _verdict(by_name[row["name"]]) for row in rows
+        ]
+    titles = list(columns)
+    if others:
+        titles[first - 1] = f"by {words.measure_of(comparison).name}"
+    marked = {
+        (i, first + k): words.kind_of(by_name[row["name"]])
+        for i, row in enumerate(rows)
+        for k, by_name in enumerate(others)
+    }
+    cells = tuple(zip(*columns.values(), strict=True))
     kinds = tuple(map(words.kind_of, rows))
-    return Table(tuple(titles), tuple(cells), kinds, 1 + len(comparison.also), marked=marked)
+    return Table(tuple(titles), cells, kinds, 1 + len(others), marked=marked)
 
 
-def _other_verdict(other: Verdicts, name: str) -> str:
-    """The verdict on a model by another discrepancy."""
-    row = next(row for row in other.rows() if row["name"] == name)
-    remarks = words.bandwidth_remark(row)
+def _verdict(row: dict[str, Any], status: Sequence[str] = ()) -> str:
+    """The verdict with what is remarked on it in brackets."""
+    remarks = [
+        visible(_STATUS.get(word, word)) for word in status if word not in _HIDDEN_STATUS
+    ]
+    remarks += words.bandwidth_remark(row)
     return f"{row['verdict']} ({', '.join(remarks)})" if remarks else str(row["verdict"])
 
 
@@ -215,8 +212,6 @@ def notes(result: Answer, leading: Collection[str] = ()) -> list[tuple[str, str]
     """The lines below the sentence, without those that came before it."""
     # Without a margin to choose, it would be read as noise in the numbers above it.
     yardstick = words.yardstick(result) if result.margin else None
-    later = [note for note in result.warnings if note not in leading]
-    return [
-        *([] if yardstick is None else [("", yardstick)]),
-        *(("note", visible(note)) for note in later),
-    ]
+    lines = [] if yardstick is None else [("", yardstick)]
+    lines += [("note", visible(note)) for note in result.warnings if note not in leading]
+    return lines

@@ -8,7 +8,9 @@ import math
 from collections.abc import Collection as Names
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
-from itertools import compress
+from functools import cached_property
+from itertools import compress, repeat
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,24 +20,32 @@ from scipy.special import ndtri
 from relfit.data.encode import Encoding
 from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Collection
-from relfit.results import stored
+from relfit.results import serial
 from relfit.results.grade import (
-    BEST,
     CLEARLY_WORSE,
-    EQUIVALENT,
-    OPEN,
+    GRADES,
     SAME,
     WORSE,
     decisive_pvalue,
-    graded,
+    of_decision,
 )
-from relfit.results.serial import VERSIONS, Attribute, Record, derived, of
-from relfit.results.stored import Form, held, kept
+from relfit.results.serial import (
+    VERSIONS,
+    Attribute,
+    Form,
+    Record,
+    derived,
+    held,
+    kept,
+    maybe,
+    of,
+)
 from relfit.stats.decision import DISCOVERY_RATE, Decision, difference_variance, differences
-from relfit.stats.joint import JointEstimate
+from relfit.stats.joint import JointEstimate, third_cumulants
 from relfit.stats.maxt import seeded
 from relfit.stats.pairs import pair_intervals
 from relfit.stats.tests import TESTS
+from relfit.stats.tests.base import Criteria
 from relfit.stats.tests.best_set import BestSet, decided_lower
 from relfit.stats.truncnorm import selective_threshold
 from relfit.util.arrays import Array, Mask, Rows
@@ -50,91 +60,88 @@ class Method:
     label, shown on the page.
     """
 
-    alpha: float = held(stored.FRACTION, "level α", default=MISSING, first=True)
-    test: str = held(stored.TEST, "test", default=MISSING, first=True)
-    kernel: Kernel | None = held(stored.KERNEL, "kernel")
-    bandwidth_rule: str | None = held(stored.MAYBE_WORD)
-    estimator: str | None = held(stored.MAYBE_WORD, "estimator")
-    dependence: str | None = held(stored.MAYBE_WORD, "dependence")
-    margin: float = held(stored.NOT_NEGATIVE, "margin", default=0.0)
-    pair_count: int | None = held(stored.MAYBE_COUNT, "pairs of rows")
-    block_count: int | None = held(stored.MAYBE_COUNT, "blocks")
-    landmark_count: int | None = held(stored.MAYBE_COUNT, "landmarks")
-    variance: str | None = held(stored.MAYBE_WORD, "variance")
-    locations: Array | None = held(stored.ROWS)
-    preset: str | None = held(stored.MAYBE_WORD, "preset")
-    select_fraction: float | None = held(
-        stored.MAYBE_FRACTION, "fraction of rows for selection"
-    )
-    randomised: bool = held(stored.FLAG, default=False)
+    alpha: float = held(serial.FRACTION, "level α", default=MISSING, first=True)
+    test: str = held(serial.TEST, "test", default=MISSING, first=True)
+    kernel: Kernel | None = held(serial.KERNEL, "kernel")
+    bandwidth_rule: str | None = held(serial.WORD)
+    estimator: str | None = held(serial.WORD, "estimator")
+    dependence: str | None = held(serial.WORD, "dependence")
+    margin: float = held(serial.NOT_NEGATIVE, "margin", default=0.0)
+    pair_count: int | None = held(serial.COUNT, "pairs of rows")
+    block_count: int | None = held(serial.COUNT, "blocks")
+    landmark_count: int | None = held(serial.COUNT, "landmarks")
+    variance: str | None = held(serial.WORD, "variance")
+    locations: Array | None = held(serial.ROWS)
+    preset: str | None = held(serial.WORD, "preset")
+    select_fraction: float | None = held(serial.FRACTION, "fraction of rows for selection")
+    randomised: bool = held(serial.FLAG, default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
     """What a result was made from, and by what."""
 
-    seed: int | None = held(stored.MAYBE_COUNT, "seed")
-    backend: str | None = held(stored.MAYBE_WORD, "backend")
-    versions: dict[str, str] = held(stored.VERSIONS_BY_NAME, "versions", default=VERSIONS.copy)
-    inputs: dict[str, Any] | None = held(stored.DIGESTS, "digests of the data")
-    plan: dict[str, int] | None = held(stored.MAYBE_COUNTS_BY_NAME, "order of sums")
-    encoding: Encoding | None = held(stored.ENCODING)
-    unscaled: int | None = held(stored.MAYBE_COUNT)
-    shared_rows: dict[str, int] = held(stored.COUNTS_BY_NAME, default=dict)
-    command: tuple[str, ...] | None = held(stored.MAYBE_TEXTS)
-    reference: str | None = held(stored.MAYBE_TEXT)
+    seed: int | None = held(serial.COUNT, "seed")
+    backend: str | None = held(serial.WORD, "backend")
+    versions: dict[str, str] = held(serial.WORDS_BY_NAME, "versions", default=VERSIONS.copy)
+    inputs: dict[str, Any] | None = held(serial.DIGESTS, "digests of the data")
+    plan: dict[str, int] | None = held(serial.COUNTS_BY_NAME, "order of sums")
+    encoding: Encoding | None = held(serial.ENCODING)
+    unscaled: int | None = held(serial.COUNT)
+    shared_rows: dict[str, int] = held(serial.COUNTS_BY_NAME, default=dict)
+    command: tuple[str, ...] | None = held(serial.TEXTS)
+    reference: str | None = held(serial.TEXT)
 
 
 def each(path: str, form: Form, impossible: Any = 0.0, *, axes: int = 1) -> Any:
-    """An attribute with an entry for each model, from an array of a part for the distinct
-    ones: "decision.worse".
+    """An attribute with an entry for each model, or with two axes for each pair, from an array
+    for the distinct ones, such as "decision.worse".
     """
-    part, name = path.split(".")
-    return Attribute(
-        lambda r: r._every(getattr(getattr(r, part), name), impossible, axes),
-        kept(form),
-        (part, name, axes),
-    )
+    distinct = attrgetter(path)
 
+    def get(result: Any) -> Any:
+        values = distinct(result)
+        if values is None:
+            return None
+        return result._every(values, impossible, impossible, axes=axes)
 
-def matrix(path: str, form: Form) -> Any:
-    """An attribute with a row and a column for each model."""
-    return each(path, form, axes=2)
+    part, _, name = path.rpartition(".")
+    return Attribute(get, kept(form), (part, name, axes))
 
 
 class Attributes:
     """The attributes that a result has from its parts."""
 
-    alpha: float = of("method")
-    test: str = of("method")
-    measure: str = of("estimate", stored.WORD)
-    kernel: Kernel | None = of("method")
-    bandwidth_rule: str | None = of("method")
-    estimator: str | None = of("method")
-    dependence: str | None = of("method")
-    margin: float = of("method")
-    pair_count: int | None = of("method")
-    block_count: int | None = of("method")
-    landmark_count: int | None = of("method")
-    variance: str | None = of("method")
-    locations: Array | None = of("method")
-    preset: str | None = of("method")
-    select_fraction: float | None = of("method")
-    randomised: bool = of("method")
-    seed: int | None = of("provenance")
-    backend: str | None = of("provenance")
-    versions: dict[str, str] = of("provenance")
-    inputs: dict[str, Any] | None = of("provenance")
-    plan: dict[str, int] | None = of("provenance")
-    encoding: Encoding | None = of("provenance")
-    unscaled: int | None = of("provenance")
-    shared_rows: dict[str, int] = of("provenance")
-    command: tuple[str, ...] | None = of("provenance")
-    reference: str | None = of("provenance")
-    sizes: tuple[int, ...] | None = of("estimate", stored.MAYBE_COUNTS, "rows")
-    groups: tuple[int, ...] | None = of("estimate", stored.MAYBE_COUNTS)
-    yardstick: float | None = of("estimate", stored.MAYBE_NOT_NEGATIVE)
-    doubts: tuple[str, ...] = of("estimate", stored.TEXTS)
+    alpha: float = of("method.alpha")
+    test: str = of("method.test")
+    measure: str = of("estimate.measure", serial.WORD)
+    kernel: Kernel | None = of("method.kernel")
+    bandwidth_rule: str | None = of("method.bandwidth_rule")
+    estimator: str | None = of("method.estimator")
+    dependence: str | None = of("method.dependence")
+    margin: float = of("method.margin")
+    pair_count: int | None = of("method.pair_count")
+    block_count: int | None = of("method.block_count")
+    landmark_count: int | None = of("method.landmark_count")
+    variance: str | None = of("method.variance")
+    locations: Array | None = of("method.locations")
+    preset: str | None = of("method.preset")
+    select_fraction: float | None = of("method.select_fraction")
+    randomised: bool = of("method.randomised")
+    seed: int | None = of("provenance.seed")
+    backend: str | None = of("provenance.backend")
+    versions: dict[str, str] = of("provenance.versions")
+    inputs: dict[str, Any] | None = of("provenance.inputs")
+    plan: dict[str, int] | None = of("provenance.plan")
+    encoding: Encoding | None = of("provenance.encoding")
+    unscaled: int | None = of("provenance.unscaled")
+    shared_rows: dict[str, int] = of("provenance.shared_rows")
+    command: tuple[str, ...] | None = of("provenance.command")
+    reference: str | None = of("provenance.reference")
+    sizes: tuple[int, ...] | None = of("estimate.sizes", serial.SIZES, "rows")
+    groups: tuple[int, ...] | None = of("estimate.groups", serial.SIZES)
+    yardstick: float | None = of("estimate.yardstick", maybe(serial.NOT_NEGATIVE))
+    doubts: tuple[str, ...] = of("estimate.doubts", serial.TEXTS)
 
 
 class OfModels:
@@ -142,52 +149,133 @@ class OfModels:
     was given.
     """
 
-    best: str = derived(lambda r: r.estimate.names[r.decision.best], stored.NAME)
-    best_index: int = derived(lambda r: r.names.index(r.best), stored.INDEX)
-    sizes: tuple[int, ...] | None = derived(
-        lambda r: _counted(r.estimate.sizes, r._places()), stored.MAYBE_COUNTS, "rows"
+    names: tuple[str, ...]
+    estimate: JointEstimate
+    decision: Decision
+    copies: dict[str, str]
+    impossible: dict[str, int]
+    first_order: Array | None
+
+    def originals(self) -> dict[str, str]:
+        """For every model the one it stands for: itself, or the one it is a copy of."""
+        return {name: self.copies.get(name, name) for name in self.names}
+
+    @cached_property
+    def _places(self) -> Rows:
+        """(l,) the place of each model among the distinct ones: ``values[places]`` gives
+        every copy its value.
+
+        An impossible model has the place 0, and a value that must be replaced.
+        """
+        place = {name: k for k, name in enumerate(self.estimate.names)}
+        return np.array([place.get(name, 0) for name in self.originals().values()])
+
+    @cached_property
+    def _impossible(self) -> Mask:
+        return np.array([name in self.impossible for name in self.names])
+
+    def _every(
+        self, values: NDArray[Any], impossible: Any = 0.0, other: Any = 0.0, *, axes: int = 1
+    ) -> NDArray[Any]:
+        """The entries of all models, or with two axes of all pairs, from those of the distinct
+        ones.
+
+        An impossible model has `impossible`, beside a possible one; a pair whose second model
+        is impossible has `other`.
+        """
+        every = values[np.ix_(*[self._places] * axes)]
+        every[self._impossible] = impossible
+        if axes == 2:
+            every[:, self._impossible] = other
+        return every
+
+    @derived(serial.NAME)
+    def best(self) -> str:
+        return self.estimate.names[self.decision.best]
+
+    @derived(serial.COUNT)
+    def best_index(self) -> int:
+        return self.names.index(self.best)
+
+    @derived(serial.SIZES, "rows")
+    def sizes(self) -> tuple[int, ...] | None:
+        return _counted(self.estimate.sizes, self._places)
+
+    @derived(serial.SIZES)
+    def groups(self) -> tuple[int, ...] | None:
+        return _counted(self.estimate.groups, self._places)
+
+    correction: str = of("decision.correction", serial.WORD, "correction", first=True)
+    higher_is_better: bool = of("estimate.higher_is_better", serial.FLAG)
+    binary: bool = of("estimate.binary", serial.FLAG)
+    design: str | None = of("estimate.design", maybe(serial.WORD), "how the means were taken")
+    lags: int | None = of("estimate.lags", maybe(serial.COUNT))
+    unit: float = of("estimate.unit", serial.POSITIVE)
+    leading: tuple[str, ...] = of("estimate.leading", serial.TEXTS)
+
+    @derived(serial.INFINITE)
+    def discrepancy(self) -> Array:
+        values = self.estimate.values
+        # Adding 0 turns −0 into 0.
+        return self._every(0.0 - values if self.higher_is_better else values, math.inf)
+
+    @derived(serial.ERRORS)
+    def standard_error(self) -> Array:
+        return self._every(self.estimate.standard_error)
+
+    covariance: Array = each("estimate.covariance", serial.MATRIX, axes=2)
+
+    @derived(serial.INFINITE)
+    def difference(self) -> Array:
+        values = self.estimate.values
+        return self._every(values - values[self.decision.best], math.inf)
+
+    @derived(serial.ERRORS)
+    def difference_standard_error(self) -> Array:
+        covariance = self.estimate.covariance
+        variances = [
+            difference_variance(covariance, i, self.decision.best)
+            for i in range(len(covariance))
+        ]
+        return self._every(np.sqrt(variances))
+
+    @derived(serial.PVALUES)
+    def pvalue(self) -> Array:
+        return self._every(np.exp(self.decision.log_pvalue))
+
+    log_pvalue: Array = each("decision.log_pvalue", serial.LOG_PVALUES, -math.inf)
+    adjusted_pvalue: Array = each("decision.adjusted_pvalue", serial.PVALUES)
+    worse: Mask = each("decision.worse", serial.FLAGS, True)
+    simultaneous_pvalue: Array = each("decision.simultaneous_pvalue", serial.PVALUES)
+    truncation: Array | None = each(
+        "decision.truncation", maybe(serial.LIMITS), (-math.inf, math.inf)
     )
-    groups: tuple[int, ...] | None = derived(
-        lambda r: _counted(r.estimate.groups, r._places()), stored.MAYBE_COUNTS
-    )
-    correction: str = of("decision", stored.WORD, "correction", first=True)
-    higher_is_better: bool = of("estimate", stored.FLAG)
-    binary: bool = of("estimate", stored.FLAG)
-    design: str | None = of("estimate", stored.MAYBE_WORD, "how the means were taken")
-    lags: int | None = of("estimate", stored.MAYBE_COUNT)
-    unit: float = of("estimate", stored.POSITIVE)
-    leading: tuple[str, ...] = of("estimate", stored.TEXTS)
-    discrepancy: Array = derived(lambda r: r._every(r._scores(), math.inf), stored.ESTIMATED)
-    standard_error: Array = derived(
-        lambda r: r._every(r.estimate.standard_error), stored.ERRORS
-    )
-    covariance: Array = matrix("estimate.covariance", stored.MATRIX)
-    difference: Array = derived(
-        lambda r: r._every(r._differences(), math.inf), stored.ESTIMATED
-    )
-    difference_standard_error: Array = derived(
-        lambda r: r._every(r._errors_of_differences()), stored.ERRORS
-    )
-    pvalue: Array = derived(lambda r: r._every(np.exp(r.decision.log_pvalue)), stored.PVALUES)
-    log_pvalue: Array = each("decision.log_pvalue", stored.LOG_PVALUES, -math.inf)
-    adjusted_pvalue: Array = each("decision.adjusted_pvalue", stored.PVALUES)
-    worse: Mask = each("decision.worse", stored.FLAGS, True)
-    simultaneous_pvalue: Array = each("decision.simultaneous_pvalue", stored.PVALUES)
-    truncation: Array | None = each("decision.truncation", stored.LIMITS, (-math.inf, math.inf))
-    equivalent: Mask | None = each("decision.equivalent", stored.MAYBE_FLAGS, False)
-    beaten_by: tuple[str | None, ...] | None = derived(
-        lambda r: r._beaters(), stored.NAMES_OR_NULL
-    )
-    confidence_set: tuple[str, ...] | None = derived(
-        lambda r: r._confidence_set(), stored.MAYBE_TEXTS
-    )
-    near_degeneracy: Array | None = each("estimate.near_degeneracy", stored.VALUES)
-    second_order: Array | None = matrix("estimate.second_order", stored.MAYBE_MATRIX)
-    third: Array | None = matrix("estimate.third", stored.MAYBE_MATRIX)
-    freedom: Array | None = matrix("estimate.freedom", stored.MAYBE_MATRIX)
-    projection: Array | None = derived(
-        lambda r: r._every(r.first_order, axes=2), stored.MAYBE_MATRIX
-    )
+    equivalent: Mask | None = each("decision.equivalent", maybe(serial.FLAGS), False)
+
+    @derived(serial.BEATERS)
+    def beaten_by(self) -> tuple[str | None, ...] | None:
+        """For each model the one that beats it; the best one beats those that are
+        impossible.
+        """
+        if self.decision.beaten_by is None:
+            return None
+        names = [None if k is None else self.estimate.names[k] for k in self.decision.beaten_by]
+        return tuple(
+            self.best if out else names[k]
+            for k, out in zip(self._places, self._impossible, strict=True)
+        )
+
+    @derived(maybe(serial.TEXTS))
+    def confidence_set(self) -> tuple[str, ...] | None:
+        kept = tuple(compress(self.names, ~self.worse))
+        return None if self.decision.beaten_by is None else kept
+
+    near_degeneracy: Array | None = each("estimate.near_degeneracy", maybe(serial.VALUES))
+    second_order: Array | None = each("estimate.second_order", maybe(serial.MATRIX), axes=2)
+    third: Array | None = each("estimate.third", maybe(serial.MATRIX), axes=2)
+    freedom: Array | None = each("estimate.freedom", maybe(serial.MATRIX), axes=2)
+
+    projection: Array | None = each("first_order", maybe(serial.MATRIX), axes=2)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -196,11 +284,11 @@ class Answer(Attributes, Record):
     what each attribute is.
     """
 
-    names: tuple[str, ...] = held(stored.NAMES, default=MISSING)
+    names: tuple[str, ...] = held(serial.NAMES, default=MISSING)
     estimate: JointEstimate = held(default=MISSING, written=False)
     method: Method
     provenance: Provenance = field(default_factory=Provenance)
-    warnings: tuple[str, ...] = held(stored.TEXTS, default=())
+    warnings: tuple[str, ...] = held(serial.TEXTS, default=())
 
     PARTS: ClassVar[Mapping[str, Any]] = {"method": Method, "provenance": Provenance}
 
@@ -275,57 +363,45 @@ class Verdicts(OfModels, Answer):
     """
 
     decision: Decision = held(default=MISSING, written=False)
-    status: tuple[tuple[str, ...], ...] = held(stored.WORD_LISTS, default=MISSING)
-    copies: dict[str, str] = held(stored.NAMES_BY_NAME, default=dict)
-    impossible: dict[str, int] = held(stored.COUNTS_BY_NAME, "rows of density 0", default=dict)
+    status: tuple[tuple[str, ...], ...] = held(serial.WORD_LISTS, default=MISSING)
+    copies: dict[str, str] = held(serial.NAMES_BY_NAME, default=dict)
+    impossible: dict[str, int] = held(serial.COUNTS_BY_NAME, "rows of density 0", default=dict)
     first_order: Array | None = held(written=False)
-    robust_to_bandwidth: tuple[bool, ...] | None = held(stored.FLAG_LIST)
+    robust_to_bandwidth: tuple[bool, ...] | None = held(serial.FLAG_LIST)
     also: tuple[Verdicts, ...] = ()
 
     @classmethod
     def restored(cls, found: Mapping[str, Any]) -> Self:
         """The result whose file has these values."""
         names = found["names"]
-        copies = found.get("copies", {})
-        impossible = found.get("impossible", {})
-        kept = [
-            i for i, name in enumerate(names) if name not in copies and name not in impossible
-        ]
+        left_out = {*found.get("copies", ()), *found.get("impossible", ())}
+        kept = [i for i, name in enumerate(names) if name not in left_out]
         own = tuple(names[i] for i in kept)
-        parts: dict[str, dict[str, Any]] = {"estimate": {}, "decision": {}}
+        kinds = {"estimate": JointEstimate, "decision": Decision, **cls.PARTS}
+        parts = {part: _present(kind, found) for part, kind in {"": cls, **cls.PARTS}.items()}
+        values = found["discrepancy"][kept]
+        parts["estimate"] = {
+            "names": own,
+            "values": 0.0 - values if found.get("higher_is_better") else values,
+        }
+        parts["decision"] = {
+            "best": own.index(found["best"]),
+            "status": tuple(found["status"][i] for i in kept),
+        }
         for name, attribute in cls.attributes().items():
             if attribute.source is not None and found.get(name) is not None:
                 part, key, axes = attribute.source
-                parts[part][key] = _taken(found[name], kept, axes)
-        values = _taken(found["discrepancy"], kept, 1)
-        estimate = JointEstimate(
-            **parts["estimate"],
-            names=own,
-            values=0.0 - values if found.get("higher_is_better") else values,
-            sizes=_counted(found.get("sizes"), kept),
-            groups=_counted(found.get("groups"), kept),
-        )
-        beaters = found.get("beaten_by")
-        if beaters is not None:
-            beaters = tuple(None if beaters[i] is None else own.index(beaters[i]) for i in kept)
-        status = tuple(found["status"][i] for i in kept)
-        decision = Decision(
-            **parts["decision"], best=own.index(found["best"]), status=status, beaten_by=beaters
-        )
-        made = {
-            key: part(
-                **{item.name: found[item.name] for item in fields(part) if item.name in found}
+                value = found[name]
+                parts[part][key] = value[np.ix_(*[kept] * axes)] if axes else value
+        for name in ("sizes", "groups"):
+            parts["estimate"][name] = _counted(found.get(name), kept)
+        if found.get("beaten_by") is not None:
+            beaters = [found["beaten_by"][i] for i in kept]
+            parts["decision"]["beaten_by"] = tuple(
+                None if name is None else own.index(name) for name in beaters
             )
-            for key, part in cls.PARTS.items()
-        }
-        plain = ("names", "status", "copies", "impossible", "warnings", "robust_to_bandwidth")
-        return cls(
-            estimate=estimate,
-            decision=decision,
-            first_order=_taken(found.get("projection"), kept, 2),
-            **{name: found[name] for name in plain if name in found},
-            **made,
-        )
+        made: Any = {part: kind(**parts[part]) for part, kind in kinds.items()}
+        return cls(**parts[""], **made)
 
     @property
     def grade(self) -> tuple[str, ...]:
@@ -339,14 +415,21 @@ class Verdicts(OfModels, Answer):
         >>> decide(JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3))).grade
         ('best', 'no evidence', 'clearly worse')
         """
-        return graded(
-            self.best_index,
-            self._decisive(),
-            self.simultaneous_pvalue,
-            self.alpha,
-            self.equivalent,
-            self._same(),
+        distinct = dict(
+            zip(self.estimate.names, of_decision(self.decision, self.alpha), strict=True)
         )
+        # An impossible model is infinitely worse, and a copy of the best one is not the best.
+        return tuple(
+            SAME.name
+            if original == self.best != name
+            else distinct.get(original, CLEARLY_WORSE.name)
+            for name, original in self.originals().items()
+        )
+
+    @property
+    def _found(self) -> Mask:
+        """(l,) the models whose grade is one of the two that say worse."""
+        return np.isin(self.grade, (WORSE.name, CLEARLY_WORSE.name))
 
     @property
     def estimates(self) -> Array:
@@ -417,23 +500,22 @@ class Verdicts(OfModels, Answer):
         """
         if isinstance(self.kernel, Collection):
             return np.full((len(self.names), 2), math.nan)
-        bad = np.isin(self.grade, (WORSE.name, CLEARLY_WORSE.name))
-        lower, upper, margin = *self._graded_bounds(), self.margin
+        lower, upper = self._graded_bounds()
         # Beyond the last digits, which simulation leaves open, the verdict decides: what it
         # says has been shown.
-        lower = np.where(
-            bad, np.maximum(lower, np.nextafter(margin, math.inf)), np.minimum(lower, margin)
-        )
+        margin = self.margin
+        above = np.nextafter(margin, math.inf)
+        lower = np.where(self._found, np.maximum(lower, above), np.minimum(lower, margin))
         if self.equivalent is not None:
-            above = np.maximum(upper, np.nextafter(margin, math.inf))
-            upper = np.where(self.equivalent, np.minimum(upper, margin), above)
-        same = self._same()
-        out = self._impossible()
+            upper = np.where(
+                self.equivalent, np.minimum(upper, margin), np.maximum(upper, above)
+            )
+        same = np.array(self.grade) == SAME.name
         if not TESTS[self.test].tests_best:
             same[self.best_index] = True
         ends = np.stack([lower, np.maximum(upper, lower)], axis=1)
-        ends[same & ~self._impossible()] = 0.0
-        ends[out] = math.inf
+        ends[same] = 0.0
+        ends[self._impossible] = math.inf
         return ends
 
     def graded_pairs(self) -> NDArray[np.str_]:
@@ -450,37 +532,30 @@ class Verdicts(OfModels, Answer):
         >>> result.graded_pairs()[2].tolist()
         ['clearly worse', 'clearly worse', 'itself']
         """
-        grades = np.array(self.grade)
         count = len(self.names)
-        best = self.best_index
-        bad = np.isin(grades, (WORSE.name, CLEARLY_WORSE.name))
-        alone, clearly = np.zeros((2, count, count), dtype=bool)
-        tested = np.zeros((count, count), dtype=bool)
+        rows = np.arange(count)
         if self.test == BestSet.name and not isinstance(self.kernel, Collection):
-            tested[:] = True
-            alone, clearly = (
-                self._spread(self._lower_pairs(p) > self.margin, True, False)
-                for p in self._both()
+            cells = np.full((count, count), "no evidence", dtype="<U14")
+            alone, at_once = (
+                self._every(lower > self.margin, True, False, axes=2)
+                for lower in self._lower_pairs()
             )
+            pairs = differences(self.estimate, self.margin)
+            ratios = np.where(pairs.certain, math.inf, pairs.ratio)
             # The pair that the verdict stands on is shown in any case.
-            against = self._spread(self._ratios(), math.inf, -math.inf).argmax(axis=1)
+            against = self._every(ratios, math.inf, -math.inf, axes=2).argmax(axis=1)
         else:
-            against = np.full(count, best)
-            if self.beaten_by is not None:
-                against = np.array(
-                    [
-                        best if name is None else self.names.index(name)
-                        for name in self.beaten_by
-                    ]
-                )
-            tested[:, best] = tested[best] = True
-            tested[np.arange(count), against] = tested[against, np.arange(count)] = True
-        alone[np.arange(count), against] = clearly[np.arange(count), against] = True
-        alone = alone & bad[:, None]
-        clearly = clearly & (grades == CLEARLY_WORSE.name)[:, None]
-        alone |= clearly
-        cells = np.where(tested, "no evidence", "not tested").astype("<U14")
-        for shown, word in ((alone, ""), (clearly, "clearly ")):
+            cells = np.full((count, count), "not tested", dtype="<U14")
+            alone, at_once = np.zeros((2, count, count), dtype=bool)
+            beaters = self.beaten_by or (None,) * count
+            against = np.array([self.names.index(name or self.best) for name in beaters])
+            best = np.full(count, self.best_index)
+            for other in (best, against):
+                cells[rows, other] = cells[other, rows] = "no evidence"
+        alone[rows, against] = at_once[rows, against] = True
+        clearly = at_once & (np.array(self.grade) == CLEARLY_WORSE.name)[:, None]
+        found = clearly | (alone & self._found[:, None])
+        for shown, word in ((found, ""), (clearly, "clearly ")):
             cells[shown.T] = f"{word}better"
             cells[shown] = f"{word}worse"
         np.fill_diagonal(cells, "itself")
@@ -501,45 +576,40 @@ class Verdicts(OfModels, Answer):
             self.estimate, check_level(level), rng=seeded(self.seed or 0, "pairs")
         )
         # Of two infinite numbers nothing is known of the difference.
-        low = self._spread(ends[..., 0], math.inf, -math.inf)
-        return np.stack(
-            [low, self._spread(ends[..., 1], math.inf, -math.inf, both=math.inf)], axis=2
-        )
+        lower = self._every(ends[..., 0], math.inf, -math.inf, axes=2)
+        return np.stack([lower, 0.0 - lower.T], axis=2)
 
     def rows(self) -> list[dict[str, Any]]:
         """The one table every output is made from: the best model first, then from better to
         worse.
         """
-        estimates = self.estimates
-        order = sorted(
-            range(len(self.names)), key=lambda i: (i != self.best_index, estimates[i], i)
-        )
-        numbers: tuple[str, ...] = (
+        arrays = (
             "discrepancy",
             "standard_error",
             "difference",
             "pvalue",
             "log_pvalue",
+            "adjusted_pvalue",
+            "simultaneous_pvalue",
+            "worse",
         )
-        numbers = (*numbers, "adjusted_pvalue", "simultaneous_pvalue")
-        grades = self.grade
-        return [
-            {
-                "name": self.names[i],
-                **{key: float(getattr(self, key)[i]) for key in numbers},
-                "worse": bool(self.worse[i]),
-                "grade": grades[i],
-                "equivalent": None if self.equivalent is None else bool(self.equivalent[i]),
-                "robust_to_bandwidth": None
-                if self.robust_to_bandwidth is None
-                else self.robust_to_bandwidth[i],
-                "best": i == self.best_index,
-                "verdict": self._verdict(i),
-                **{f"verdict_{other.measure}": other._verdict(i) for other in self.also},
-                "status": self.status[i],
-            }
-            for i in order
+        columns: dict[str, Any] = {
+            "name": self.names,
+            **{key: getattr(self, key).tolist() for key in arrays},
+            "grade": self.grade,
+            "equivalent": repeat(None) if self.equivalent is None else self.equivalent.tolist(),
+            "robust_to_bandwidth": self.robust_to_bandwidth or repeat(None),
+            "best": [name == self.best for name in self.names],
+            "verdict": self._verdicts(),
+            **{f"verdict_{other.measure}": other._verdicts() for other in self.also},
+            "status": self.status,
+        }
+        rows = [
+            dict(zip(columns, cells, strict=True))
+            for cells in zip(*columns.values(), strict=False)
         ]
+        sign = -1.0 if self.higher_is_better else 1.0
+        return sorted(rows, key=lambda row: (not row["best"], sign * row["discrepancy"]))
 
     def __getitem__(self, name: str) -> dict[str, Any]:
         """The model's row of `rows()`.
@@ -561,31 +631,22 @@ class Verdicts(OfModels, Answer):
         """The verdict on a model, in the words of the table."""
         return str(self[name]["verdict"])
 
-    def originals(self) -> dict[str, str]:
-        """For every model the one it stands for: itself, or the one it is a copy of."""
-        return {name: self.copies.get(name, name) for name in self.names}
-
     def distinct(self, among: Names[str] | None = None) -> JointEstimate:
         """The estimate of the distinct models, each once: copies are tested once and share
         their original's answer.
 
         `among` names the models that are of interest, by default all.
         """
-        if among is None:
-            return self.estimate
-        names = self.estimate.names
-        kept = [i for i, name in enumerate(names) if name in among]
-        return self.estimate.at(kept, tuple(names[i] for i in kept))
+        return _among(self.estimate, among)
 
     def pilot(self, among: Names[str] | None = None) -> JointEstimate:
         """The same as `distinct` with plain V, which holds the second-order part twice: what
         a plan starts from.
         """
-        joint = self.distinct(among)
-        if self.first_order is None:
-            return joint
-        kept = [self.estimate.names.index(name) for name in joint.names]
-        return replace(joint, covariance=self.first_order[np.ix_(kept, kept)])
+        plain = self.estimate
+        if self.first_order is not None:
+            plain = replace(plain, covariance=self.first_order)
+        return _among(plain, among)
 
     def indistinguishable(self, name: str) -> set[str]:
         """The other models that the kernel cannot tell from this one: neither D varies, and
@@ -594,232 +655,151 @@ class Verdicts(OfModels, Answer):
         A kernel that takes one value on all pairs of rows leaves that behind. Copies are the
         same model, and not meant.
         """
-        if self.kernel is None:
+        i = self.names.index(name)
+        if self.kernel is None or self.standard_error[i] > 0.0:
             return set()
+        same = (self.discrepancy == self.discrepancy[i]) & (self.standard_error == 0.0)
         originals = self.originals()
-        value = {
-            other: (self.discrepancy[i], self.standard_error[i])
-            for i, other in enumerate(self.names)
-        }
-        if value[name][1] > 0.0:
-            return set()
         return {
-            other
-            for other in self.names
-            if value[other] == value[name] and originals[other] != originals[name]
+            other for other in compress(self.names, same) if originals[other] != originals[name]
         }
 
     @property
     def blind(self) -> bool:
         """True if the kernel can tell no model from any other."""
         others = self.indistinguishable(self.best)
-        stand_for = self.originals().items()
         return bool(others) and all(
-            name in others or original == self.best for name, original in stand_for
+            name in others or original == self.best
+            for name, original in self.originals().items()
         )
-
-    def _places(self) -> Rows:
-        """(l,) the place of each model among the distinct ones: ``values[places]`` gives
-        every copy its value.
-
-        An impossible model has the place 0, and a value that must be replaced.
-        """
-        place = {name: k for k, name in enumerate(self.estimate.names)}
-        return np.array(
-            [place.get(name, 0) for name in self.originals().values()], dtype=np.intp
-        )
-
-    def _given(self) -> list[int]:
-        """The places of the distinct models among all that were given."""
-        return [self.names.index(name) for name in self.estimate.names]
-
-    def _every(self, values: Any, impossible: Any = 0.0, axes: int = 1) -> Any:
-        """The entries of all models, from those of the distinct ones and that of an
-        impossible one.
-        """
-        if values is None:
-            return None
-        if axes == 2:
-            return self._spread(values, impossible, impossible)
-        every = values[self._places()]
-        every[self._impossible()] = impossible
-        return every
-
-    def _of_all(self, counts: str) -> tuple[int, ...] | None:
-        return _counted(getattr(self.estimate, counts), self._places().tolist())
-
-    def _scores(self) -> Array:
-        # Adding 0 turns −0 into 0.
-        return 0.0 - self.estimate.values if self.higher_is_better else self.estimate.values
-
-    def _differences(self) -> Array:
-        values = self.estimate.values
-        return np.asarray(values - values[self.decision.best])
-
-    def _errors_of_differences(self) -> Array:
-        covariance = self.estimate.covariance
-        best = self.decision.best
-        return np.array(
-            [difference_variance(covariance, i, best) ** 0.5 for i in range(len(covariance))]
-        )
-
-    def _beaters(self) -> tuple[str | None, ...] | None:
-        """For each model the one that beats it; the best one beats those that are
-        impossible.
-        """
-        if self.decision.beaten_by is None:
-            return None
-        names = [None if k is None else self.estimate.names[k] for k in self.decision.beaten_by]
-        return tuple(
-            self.best if out else names[k]
-            for k, out in zip(self._places(), self._impossible(), strict=True)
-        )
-
-    def _confidence_set(self) -> tuple[str, ...] | None:
-        return (
-            None
-            if self.decision.beaten_by is None
-            else tuple(compress(self.names, ~self.worse))
-        )
-
-    def _spread(self, matrix: Any, above: Any, below: Any, both: Any = None) -> Any:
-        """(l, l) of all models from that of the distinct ones.
-
-        `above` is what an impossible model has beside a possible one, `below` the reverse,
-        which two of them have too.
-        """
-        spread = matrix[np.ix_(self._places(), self._places())]
-        out = self._impossible()
-        spread[np.ix_(out, ~out)] = above
-        spread[np.ix_(~out, out)] = below
-        spread[np.ix_(out, out)] = below if both is None else both
-        return spread
-
-    def _impossible(self) -> Mask:
-        return np.array([name in self.impossible for name in self.names])
 
     def _bounds(self, level: float | Array) -> tuple[Array, Array]:
         """One-sided bounds of the test that made the comparison, at one level or at one for
-        each model.
+        each distinct model.
         """
-        places = self._places()
-        limits = self.decision.truncation
-        level = level if isinstance(level, float) else level[self._given()]
-        test = TESTS[self.test]()
-        best = self.decision.best
-        lower, upper = test.bounds(
-            self.estimate, level, best=best, truncation=limits, seed=self.seed or 0
+        lower, upper = TESTS[self.test]().bounds(
+            self.estimate,
+            level,
+            best=self.decision.best,
+            truncation=self.decision.truncation,
+            seed=self.seed or 0,
         )
-        out = self._impossible()
-        return np.where(out, math.inf, lower[places]), np.where(out, math.inf, upper[places])
+        return self._every(lower, math.inf), self._every(upper, math.inf)
 
-    def _verdict(self, i: int) -> str:
-        grade = self.grade[i]
-        than = f" by more than {self.margin:g}" if self.margin else ""
-        alone = "" if self.correction in DISCOVERY_RATE else ", taken alone"
+    def facts(self) -> dict[str, str]:
+        """What templates of texts about tests and grades are filled in with."""
+        percent = f"{100 * self.alpha:g}"
+        alpha = f"{percent}%"
+        discovery = self.correction in DISCOVERY_RATE
+        selects = TESTS[self.test].selects
+        own = f"its own p-value is at most {alpha}. Of several such verdicts one may be wrong"
+        rate = f"the false discovery rate of these verdicts is at most {alpha}"
         return {
-            BEST.name: "selected as best" if TESTS[self.test].selects else "best of the sample",
-            SAME.name: "the same as the best",
-            EQUIVALENT.name: f"equivalent within {self.margin:g}",
-            OPEN.name: "no evidence either way"
-            if self.margin
-            else "no evidence that it is worse",
-            WORSE.name: f"worse{than}{alone}",
-            CLEARLY_WORSE.name: f"clearly worse{than}",
-        }[grade]
+            "percent": percent,
+            "alpha": alpha,
+            "level": f"{100 * (1.0 - self.alpha):g}%",
+            "delta": f"{self.margin:g}",
+            "margin": f" by more than {self.margin:g}" if self.margin else "",
+            "within": " within that margin" if self.margin else "",
+            "of_what": "either way" if self.margin else "that it is worse",
+            "best_verdict": "selected as best" if selects else "best of the sample",
+            "best_count": "selected as best" if selects else "best",
+            "taken_alone": "" if discovery else ", taken alone",
+            "alone": f"at a false discovery rate of {alpha}" if discovery else "if taken alone",
+            "alone_error": rate if discovery else own,
+        }
 
-    def _decisive(self) -> Array:
-        """(l,) the p-values that decide between "worse" and "no evidence"."""
-        return decisive_pvalue(self.pvalue, self.adjusted_pvalue, self.correction)
+    def _verdicts(self) -> list[str]:
+        """The verdicts in the words of the table."""
+        facts = self.facts()
+        return [GRADES[grade].verdict.format(**facts) for grade in self.grade]
 
-    def _same(self) -> Mask:
-        """(l,) the other models that are the best one again."""
-        originals = self.originals()
-        return np.array(
-            [
-                i != self.best_index
-                and ("indistinguishable" in self.status[i] or originals[name] == self.best)
-                for i, name in enumerate(self.names)
-            ]
-        )
-
-    def _both(self) -> tuple[Array, Array]:
-        """(l,) the p-values that decide about "worse", and about "clearly worse"."""
-        return self._decisive(), self.simultaneous_pvalue
-
-    def _log(self, pvalue: Array) -> Array:
-        """(l,) logs of these p-values; of those too small for that the models' own, times
-        the number of pairs.
-        """
-        if np.array_equal(pvalue, self.pvalue):
-            return self.log_pvalue
-        least = 1e-290
-        pairs = 2.0 * math.log(len(pvalue))
-        return np.where(
-            pvalue > least,
-            np.log(np.maximum(pvalue, least)),
-            np.minimum(self.log_pvalue + pairs, 0.0),
-        )
-
-    def _lower_pairs(self, pvalue: Array) -> Array:
-        """Lower bounds for all differences of distinct models, at the level at which this
-        p-value decides.
+    def _decisive_logs(self) -> tuple[Array, Array]:
+        """(k,) logs of the p-values that decide about "worse" and about "clearly worse" of the
+        distinct models; of those too small for that the models' own, times the number of pairs.
         """
         own = self.decision.log_pvalue
-        return decided_lower(
-            self.estimate, own, self._log(pvalue)[self._given()], self.alpha, self.margin
+
+        def log(pvalue: Array) -> Array:
+            if np.array_equal(pvalue, np.exp(own)):
+                return own
+            least = 1e-290
+            most = np.minimum(own + 2.0 * math.log(len(own)), 0.0)
+            return np.where(pvalue > least, np.log(np.maximum(pvalue, least)), most)
+
+        return log(self._decisive()), log(self.decision.simultaneous_pvalue)
+
+    def _decisive(self) -> Array:
+        """(k,) the p-values of the distinct models that decide about "worse"."""
+        decision = self.decision
+        return decisive_pvalue(
+            np.exp(decision.log_pvalue), decision.adjusted_pvalue, decision.correction
         )
 
-    def _ratios(self) -> Array:
-        pairs = differences(self.estimate, self.margin)
-        return np.where(pairs.certain, math.inf, pairs.ratio)
+    def _lower_pairs(self) -> list[Array]:
+        """Lower bounds for all differences of distinct models, at the levels at which "worse"
+        and "clearly worse" were decided.
+        """
+        return [
+            decided_lower(self.estimate, self.decision.log_pvalue, log, self.alpha, self.margin)
+            for log in self._decisive_logs()
+        ]
 
     def _graded_bounds(self) -> tuple[Array, Array]:
         """(l,) lower and upper bounds, each at the level at which the model's grade was
         decided.
         """
-        level = 1.0 - self.alpha
-        places = self._places()
-        clearly = np.array(self.grade) == CLEARLY_WORSE.name
-        alone, at_once = self._both()
+        grades = of_decision(self.decision, self.alpha)
+        clearly = np.array(grades) == CLEARLY_WORSE.name
         if self.test == BestSet.name:
-            rows = [
-                self._lower_pairs(p).max(axis=1, initial=-math.inf)[places]
-                for p in (alone, at_once)
-            ]
-            return np.maximum(np.where(clearly, rows[1], rows[0]), 0.0), self._bounds(level)[1]
-        others = max(len(self.estimate.names) - 1, 1)
-        known = self.pvalue > 1e-290
-        decisive = np.where(clearly, at_once, alone)
-        factor = np.divide(
-            decisive, self.pvalue, out=np.full(len(known), float(others)), where=known
-        )
+            alone, at_once = (
+                pairs.max(axis=1, initial=-math.inf) for pairs in self._lower_pairs()
+            )
+            lower = np.maximum(np.where(clearly, at_once, alone), 0.0)
+            return self._every(lower, math.inf), self._bounds(1.0 - self.alpha)[1]
+        pvalue = np.exp(self.decision.log_pvalue)
+        others = max(len(grades) - 1, 1)
+        decisive = np.where(clearly, self.decision.simultaneous_pvalue, self._decisive())
+        factor = np.full(len(grades), float(others))
+        np.divide(decisive, pvalue, out=factor, where=pvalue > 1e-290)
         lower = self._bounds(1.0 - self.alpha / np.maximum(factor, 1.0))[0]
-        times = (
-            others * float(np.sum(1.0 / np.arange(1, others + 1)))
-            if self.correction == "by"
-            else others
-        )
-        error = self.difference_standard_error
-        upper_level = 1.0 - self.alpha / (1.0 if self.correction == "none" else times)
-        upper = self._bounds(upper_level)[1]
+        times = 1.0 if self.correction == "none" else float(others)
+        if self.correction == "by":
+            times *= float(np.sum(1.0 / np.arange(1, others + 1)))
+        level = 1.0 - self.alpha / times
+        upper = self._bounds(level)[1]
         # Equivalence asks the plain z test, too; and given a near tie, all of an interval can
         # lie below the estimate.
-        plain = self.difference + (float(ndtri(upper_level)) * error if self.margin else 0.0)
-        return lower, np.where(np.isfinite(plain), np.maximum(upper, plain), upper)
+        reach = float(ndtri(level)) * self.difference_standard_error if self.margin else 0.0
+        return lower, np.maximum(upper, self.difference + reach)
 
 
-def _taken(values: Any, kept: list[int], axes: int) -> Any:
-    """Of values with entries for all models those of the distinct ones; others as they are."""
-    if values is None or axes == 0:
-        return values
-    return values[kept] if axes == 1 else values[np.ix_(kept, kept)]
+def _present(kind: Any, found: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of those fields of a record that were found."""
+    return {item.name: found[item.name] for item in fields(kind) if item.name in found}
+
+
+def _among(joint: JointEstimate, names: Names[str] | None) -> JointEstimate:
+    """The estimate of these models, by default of all."""
+    if names is None:
+        return joint
+    kept = [i for i, name in enumerate(joint.names) if name in names]
+    return joint.at(kept, tuple(joint.names[i] for i in kept))
 
 
 def _counted(counts: tuple[int, ...] | None, models: Iterable[int]) -> tuple[int, ...] | None:
     """The reference's number of rows, then those of these models if models have samples."""
-    return (
-        counts
-        if counts is None or len(counts) == 1
-        else (counts[0], *(counts[1 + k] for k in models))
-    )
+    if counts is None or len(counts) == 1:
+        return counts
+    return (counts[0], *(counts[1 + k] for k in models))
+
+
+def recorded(
+    joint: JointEstimate, criteria: Criteria, method: Mapping[str, Any], **more: Any
+) -> dict[str, Any]:
+    """The estimate and the method of an answer, as fields of it."""
+    variance = {} if joint.close is None else {"variance": "second-order"}
+    used = {**method, **variance, "alpha": criteria.alpha, "margin": criteria.margin, **more}
+    # What only the decision needed is not kept.
+    kept = replace(joint, third=third_cumulants(joint), psi=None, close=None, notes=())
+    return {"estimate": kept, "method": Method(**used)}

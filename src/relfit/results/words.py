@@ -15,9 +15,8 @@ from typing import Any, Literal
 
 from relfit.kernels.choice import Collection
 from relfit.kernels.standard import Polynomial
-from relfit.results.grade import BEST, CLEARLY_WORSE, EQUIVALENT, GRADES, OPEN, SAME, WORSE
+from relfit.results.grade import CLEARLY_WORSE, EQUIVALENT, GRADES, OPEN, SAME, SCALE, WORSE
 from relfit.results.verdicts import Answer, Verdicts
-from relfit.stats.decision import DISCOVERY_RATE
 from relfit.stats.joint import JointEstimate
 from relfit.stats.tests import TESTS
 from relfit.stats.tests.base import Test
@@ -99,13 +98,79 @@ MEASURES = {
 # does not do.
 PRESET_NAMES = {"kid": "KID", "cmmd": "CMMD/1000"}
 
-CORRECTION_NAMES = {
-    "by": "Benjamini–Yekutieli correction",
-    "bh": "Benjamini–Hochberg correction",
-    "holm": "Holm correction",
-    "bonferroni": "Bonferroni correction",
-    "stepdown": "step-down",
+
+@dataclass(frozen=True)
+class ErrorRate:
+    """The error rate that a correction controls; `error` and `frequency` are templates that
+    say what that means, in probabilities and in numbers of cases.
+    """
+
+    name: str
+    error: str
+    frequency: str
+    it: str = "it was"
+
+
+FALSE_DISCOVERY = ErrorRate(
+    "false discovery rate",
+    "False discovery rate: on average at most {alpha} of the models declared worse are in fact "
+    "as good as {opponent}{condition}.",
+    "over many such comparisons, at most about {percent} of every 100 verdicts “worse” are "
+    "mistaken",
+    it="they were",
+)
+FAMILY_WISE = ErrorRate(
+    "family-wise error rate",
+    "Family-wise error rate: the probability that any model as good as {opponent} is declared "
+    "worse is at most {alpha}.",
+    "at most {percent} of 100 such comparisons contain even one mistaken “worse”",
+)
+FALSE_POSITIVE = ErrorRate(
+    "",
+    "{error}",
+    "a model that is in fact as good as the best is called worse in at most {percent} of 100 "
+    "such comparisons",
+)
+_AS_GOOD = (
+    " “As good” here means worse by no more than the margin of {delta}. The probability of "
+    "calling a model equivalent when it is not is at most {alpha} as well, {equivalence}."
+)
+
+
+@dataclass(frozen=True)
+class Correction:
+    """What is said about a correction for many models: its name, the procedure with [key] of
+    a reference, the error rate, and under which condition that holds.
+    """
+
+    name: str
+    procedure: str
+    rate: ErrorRate
+    condition: str = ""
+
+
+CORRECTIONS = {
+    "by": Correction(
+        "Benjamini–Yekutieli correction",
+        "the Benjamini–Yekutieli procedure [benjamini2001control]",
+        FALSE_DISCOVERY,
+    ),
+    "bh": Correction(
+        "Benjamini–Hochberg correction",
+        "the Benjamini–Hochberg procedure [benjamini1995controlling]",
+        FALSE_DISCOVERY,
+        ", provided that the tests are positively dependent",
+    ),
+    "holm": Correction("Holm correction", "Holm's procedure [holm1979simple]", FAMILY_WISE),
+    "bonferroni": Correction("Bonferroni correction", "Bonferroni's correction", FAMILY_WISE),
+    "stepdown": Correction(
+        "step-down",
+        "a step-down procedure on the joint law of all models' statistics [romano2005exact]",
+        FAMILY_WISE,
+    ),
 }
+CORRECTION_NAMES = {key: correction.name for key, correction in CORRECTIONS.items()}
+NO_CORRECTION = Correction("", "", FALSE_POSITIVE)
 DEPENDENCE_NAMES = {
     "independent": "the samples are independent of each other",
     "shared": "the models share their random numbers or prompts",
@@ -153,22 +218,17 @@ def fill(template: str, comparison: Verdicts, **more: str) -> str:
     remarks = [measure.direction] if measure.direction else []
     if "tie" in comparison.status[comparison.best_index]:
         remarks.append("a tie")
+    fraction = comparison.select_fraction
     facts = {
         "best": quoted(comparison.best),
         "measure": measure.name,
         "smallest": "largest" if measure.larger else "smallest",
         "remarks": f" ({'; '.join(remarks)})" if remarks else "",
-        "fraction": "part"
-        if comparison.select_fraction is None
-        else f"{comparison.select_fraction:.0%}",
+        "fraction": "part" if fraction is None else f"{fraction:.0%}",
         "seed": str(comparison.seed),
-        "alpha": f"{100 * comparison.alpha:g}%",
-        "level": f"{100 * (1.0 - comparison.alpha):g}%",
-        "margin": f" by more than {comparison.margin:g}" if comparison.margin else "",
-        "within": " within that margin" if comparison.margin else "",
         "kernels": " under every kernel" if isinstance(comparison.kernel, Collection) else "",
     }
-    return template.format(**{**facts, **more})
+    return template.format(**{**comparison.facts(), **facts, **more})
 
 
 def header(result: Answer) -> str:
@@ -176,12 +236,10 @@ def header(result: Answer) -> str:
     default.
     """
     parts = [
-        *(
-            name_of_test(result.test),
-            measure_of(result).measured,
-            kernel_words(result),
-            size_words(result),
-        ),
+        name_of_test(result.test),
+        measure_of(result).measured,
+        kernel_words(result),
+        size_words(result),
         column_words(result),
         result.design if isinstance(result, Verdicts) else None,
         None if result.estimator in (None, "complete") else f"{result.estimator} estimator",
@@ -244,26 +302,17 @@ def column_words(result: Answer) -> str | None:
         return f"{result.unscaled} columns not standardised" if result.unscaled else None
     kinds = [column.kind for column in result.encoding.columns]
     categories = kinds.count("category")
-    scaled = len(kinds) - categories if result.encoding.scale != "none" else 0
-    by = (
-        f"whitened by the {'reference' if result.sizes and result.sizes[0] else 'pooled draws'}"
-    )
-    how = "standardised" if result.encoding.root is None else by
-    columns = f"{scaled} column{'' if scaled == 1 else 's'} {how}" if scaled else ""
-    if (
-        result.encoding.scale == "none"
-        and len(kinds) - categories > 1
-        and measure_of(result).kind == "samples"
-    ):
-        columns = f"{len(kinds) - categories} columns not standardised"
-    return (
-        ", ".join(
-            part
-            for part in (columns, f"{categories} categorical" if categories else "")
-            if part
-        )
-        or None
-    )
+    numbers = len(kinds) - categories
+    source = "reference" if result.sizes and result.sizes[0] else "pooled draws"
+    how = "standardised" if result.encoding.root is None else f"whitened by the {source}"
+    parts = []
+    if result.encoding.scale != "none":
+        parts += [f"{numbers} column{'' if numbers == 1 else 's'} {how}"] if numbers else []
+    elif numbers > 1 and measure_of(result).kind == "samples":
+        parts.append(f"{numbers} columns not standardised")
+    if categories:
+        parts.append(f"{categories} categorical")
+    return ", ".join(parts) or None
 
 
 def group_words(result: Answer | JointEstimate) -> str:
@@ -292,46 +341,34 @@ def summary(comparison: Verdicts, labels: Mapping[str, str] | None = None) -> st
             "The models cannot be told apart with this kernel: it takes the same value on "
             "all pairs of rows."
         )
-    by_grade = grouped(comparison)
     test = TESTS[comparison.test].words
-    undecided = by_grade[OPEN.name]
-    same = by_grade[SAME.name]
-    equivalent = by_grade[EQUIVALENT.name]
-    clearly = by_grade[CLEARLY_WORSE.name]
-    alone = by_grade[WORSE.name]
-    than = fill("{margin}", comparison)
-    clauses = []
-    best = comparison.best
+    by_grade = grouped(comparison)
 
     def quote(name: str) -> str:
         return quoted(name if labels is None else labels[name])
 
-    if same:
-        clauses.append(f"{_are(same, quote)} the same as it")
-    if clearly:
-        clauses.append(f"{_are(clearly, quote)} clearly worse{than}")
-    if alone:
-        clauses.append(f"{_are(alone, quote)} worse{than} {alone_words(comparison)}")
-    if equivalent:
-        clauses.append(
-            f"{_are(equivalent, quote)} equivalent to {test.equivalent_to} within "
-            f"{comparison.margin:g}"
-        )
-    if undecided and comparison.margin:
-        clauses.append(f"{_are(undecided, quote)} undecided: there are too few data to tell")
-    elif undecided:
-        any_of = f"any of {listed(undecided, quote=quote)}"
-        any_of = any_of if len(undecided) > 2 else listed(undecided, "or", quote=quote)
-        clauses.append(f"there is no evidence that {any_of} is worse")
-    joint = ", but " if undecided and len(clauses) == 1 else "; "
-    return f"{fill(test.lead, comparison, best=quote(best))}{joint}{'; '.join(clauses)}."
+    clauses = []
+    for grade in (SAME, CLEARLY_WORSE, WORSE, EQUIVALENT, OPEN):
+        names = by_grade[grade.name]
+        clause = grade.clause
+        if grade is OPEN and not comparison.margin:
+            clause = "there is no evidence that {any_of} is worse"
+        if names:
+            any_of = f"any of {listed(names, quote=quote)}"
+            facts = {
+                "they_are": _are(names, quote),
+                "any_of": any_of if len(names) > 2 else listed(names, "or", quote=quote),
+                "equivalent_to": test.equivalent_to,
+            }
+            clauses.append(fill(clause, comparison, **facts))
+    joint = ", but " if by_grade[OPEN.name] and len(clauses) == 1 else "; "
+    lead = fill(test.lead, comparison, best=quote(comparison.best))
+    return f"{lead}{joint}{'; '.join(clauses)}."
 
 
 def alone_words(comparison: Verdicts) -> str:
     """What a verdict "worse" holds for, which is not all models at once."""
-    if comparison.correction in DISCOVERY_RATE:
-        return f"at a false discovery rate of {100 * comparison.alpha:g}%"
-    return "if taken alone"
+    return comparison.facts()["alone"]
 
 
 def bandwidth_remark(row: dict[str, Any]) -> list[str]:
@@ -353,16 +390,8 @@ def counts(comparison: Verdicts) -> list[tuple[str, int, str]]:
     """How many models have each grade that occurs, in words: (kind, number, "clearly
     worse").
     """
-    shown = {
-        BEST.name: "selected as best" if TESTS[comparison.test].selects else "best",
-        SAME.name: "the same as the best",
-        EQUIVALENT.name: "equivalent",
-        OPEN.name: "without evidence",
-        WORSE.name: f"worse {alone_words(comparison)}",
-        CLEARLY_WORSE.name: "clearly worse",
-    }
     return [
-        (GRADES[grade].kind, len(names), shown[grade])
+        (GRADES[grade].kind, len(names), fill(GRADES[grade].count, comparison))
         for grade, names in grouped(comparison).items()
         if names
     ]
@@ -386,37 +415,16 @@ def headline(comparison: Verdicts) -> str:
 
 def scale_words(comparison: Verdicts) -> list[tuple[str, str]]:
     """What each grade that occurs says, (kind, sentence), for the legend of the page."""
-    level = f"{100 * comparison.alpha:g}%"
-    than = fill("{margin}", comparison)
     test = TESTS[comparison.test]
-    opponent = fill(TESTS[comparison.test].words.opponent, comparison, it="it was")
-    given = (
-        "" if test.tests_best or test.split is not None else " (given which model was selected)"
-    )
-    alone = (
-        f"Worse{than}, taken alone: its own p-value is at most {level}. Of several such "
-        f"verdicts one may be wrong."
-    )
-    if comparison.correction in DISCOVERY_RATE:
-        alone = f"Worse{than}: the false discovery rate of these verdicts is at most {level}."
-    sentences = {
-        SAME.name: "The same as the best: a copy of it, or not to be told from it on "
-        "these data.",
-        EQUIVALENT.name: f"Equivalent: shown to be worse by no more than "
-        f"{comparison.margin:g}.",
-        OPEN.name: "No evidence: the data do not show that it is worse, nor that it "
-        "is as good.",
-        WORSE.name: alone,
-        CLEARLY_WORSE.name: (
-            f"Clearly worse{than}: this holds for all models at once. The probability that "
-            f"any model as good as "
-            f"{opponent} is called clearly worse is at most {level}{given}."
-        ),
+    selected = not test.tests_best and test.split is None
+    facts = {
+        "opponent": fill(test.words.opponent, comparison, it="it was"),
+        "given": " (given which model was selected)" if selected else "",
     }
     return [
-        (GRADES[grade].kind, sentences[grade])
-        for grade in sentences
-        if grade in comparison.grade
+        (grade.kind, fill(grade.legend, comparison, **facts))
+        for grade in SCALE[1:]
+        if grade.name in comparison.grade
     ]
 
 
@@ -431,49 +439,40 @@ def disagreement(comparison: Verdicts) -> list[str]:
     return [_disagreement(comparison, other) for other in comparison.also]
 
 
-_WHY = {
-    ("densities", "likelihoods"): (
-        "{a} compares the slopes of the log densities where the data are, {b} their heights",
-        "a model can have nearly the right heights and the wrong slopes, as rough densities do",
-        "a model can have nearly the right slopes and the wrong heights, as with wrong "
-        "weights of separated modes, and "
-        "wrong slopes can take more rows to find",
-    ),
+# Why densities and likelihoods disagree: a model that only one of the two finds worse.
+_CAUSES = {
+    "densities": "a model can have nearly the right heights and the wrong slopes, as rough "
+    "densities do",
+    "likelihoods": "a model can have nearly the right slopes and the wrong heights, as with "
+    "wrong weights of separated modes, and wrong slopes can take more rows to find",
 }
 
 
 def _disagreement(first: Verdicts, second: Verdicts) -> str:
-    a = measure_of(first)
-    b = measure_of(second)
-    found_by = [
+    measures = [measure_of(first), measure_of(second)]
+    both = " and ".join(measure.name for measure in measures)
+    one, other = (
         {row["name"] for row in each.rows() if is_worse(row)} for each in (first, second)
+    )
+    only = [
+        [name for name in first.names if name in names] for names in (one - other, other - one)
     ]
-    here = [name for name in first.names if name in found_by[0] - found_by[1]]
-    there = [name for name in first.names if name in found_by[1] - found_by[0]]
-    if not here and not there:
+    if one == other:
         best = "" if first.best == second.best else ", though not on the best of the sample"
-        return f"{a.name} and {b.name} agree on which models are worse{best}."
-    found = [
-        f"{_are(names)} worse by {which} only"
-        for names, which in ((here, a.name), (there, b.name))
+        return f"{both} agree on which models are worse{best}."
+    found = "; ".join(
+        f"{_are(names)} worse by {measure.name} only"
+        for names, measure in zip(only, measures, strict=True)
         if names
-    ]
-    why = _WHY.get((a.kind, b.kind))
-    of_first = True
-    if why is None and (b.kind, a.kind) in _WHY:
-        why = _WHY[b.kind, a.kind]
-        of_first = False
-    if why is None:
-        return (
-            f"{a.name} and {b.name} disagree: {'; '.join(found)}. They measure "
-            f"different things."
-        )
-    names = {"a": a.name, "b": b.name} if of_first else {"a": b.name, "b": a.name}
-    slopes, heights = (here, there) if of_first else (there, here)
-    causes = [cause for cause, seen in ((why[1], slopes), (why[2], heights)) if seen]
+    )
+    by_kind = {measure.kind: measure.name for measure in measures}
+    if set(by_kind) != set(_CAUSES):
+        return f"{both} disagree: {found}. They measure different things."
+    found_by = {measure.kind for names, measure in zip(only, measures, strict=True) if names}
+    causes = "; ".join(cause for kind, cause in _CAUSES.items() if kind in found_by)
     return (
-        f"{a.name} and {b.name} disagree: {'; '.join(found)}. {why[0].format(**names)}: "
-        f"{'; '.join(causes)}."
+        f"{both} disagree: {found}. {by_kind['densities']} compares the slopes of the log "
+        f"densities where the data are, {by_kind['likelihoods']} their heights: {causes}."
     )
 
 
@@ -548,53 +547,20 @@ def question(comparison: Verdicts) -> str:
 def error_words(comparison: Verdicts) -> str:
     """Which error is held at the level α."""
     test = TESTS[comparison.test].words
-    error = test.error
-    opponent = test.opponent
-    if comparison.correction in ("by", "bh"):
-        condition = (
-            ", provided that the tests are positively dependent"
-            if comparison.correction == "bh"
-            else ""
-        )
-        error = (
-            "False discovery rate: on average at most {alpha} of the models declared worse "
-            "are in fact as good as "
-            f"{opponent}{condition}."
-        )
-    elif comparison.correction in ("holm", "bonferroni", "stepdown"):
-        error = (
-            f"Family-wise error rate: the probability that any model as good as {opponent} is "
-            f"declared worse is at "
-            "most {alpha}."
-        )
-    if comparison.margin:
-        error += (
-            f" “As good” here means worse by no more than the margin of "
-            f"{comparison.margin:g}. The probability of "
-            f"calling a model equivalent when it is not is at most {{alpha}} as well, "
-            f"{test.equivalence}."
-        )
-    return fill(
-        error, comparison, it="they were" if comparison.correction in ("by", "bh") else "it was"
-    )
+    correction = CORRECTIONS.get(comparison.correction, NO_CORRECTION)
+    error = correction.rate.error + (_AS_GOOD if comparison.margin else "")
+    facts = {"it": correction.rate.it, "condition": correction.condition}
+    for name in ("opponent", "error", "equivalence"):
+        facts[name] = fill(getattr(test, name), comparison, **facts)
+    return fill(error, comparison, **facts)
 
 
 def in_other_words(comparison: Verdicts) -> list[str]:
     """What the error rate and the p-values mean, as frequencies, for readers who have never
     met a p-value.
     """
-    alpha = f"{100 * comparison.alpha:g}"
-    error = (
-        f"a model that is in fact as good as the best is called worse in at most {alpha} "
-        f"of 100 such comparisons"
-    )
-    if comparison.correction in ("by", "bh"):
-        error = (
-            f"over many such comparisons, at most about {alpha} of every 100 verdicts "
-            f"“worse” are mistaken"
-        )
-    elif comparison.correction in ("holm", "bonferroni", "stepdown"):
-        error = f"at most {alpha} of 100 such comparisons contain even one mistaken “worse”"
+    rate = CORRECTIONS.get(comparison.correction, NO_CORRECTION).rate
+    error = fill(rate.frequency, comparison)
     return [
         f"In other words: {error}. There is no guarantee that every worse model is found.",
         "A p-value is the probability that data speak against a model at least as strongly as "
@@ -605,19 +571,26 @@ def in_other_words(comparison: Verdicts) -> list[str]:
     ]
 
 
+# What decides what counts as a difference, and what may rank the models differently; what a
+# discrepancy cannot see.
+_DECIDES = {
+    "values": ("The {measure}", "another"),
+    "likelihoods": ("The {measure}", "another discrepancy"),
+}
+_BLIND_SPOTS = {
+    "densities": "A density with the right shape around each cluster of the data but with the "
+    "wrong weights can pass for the right one.",
+    "likelihoods": "A likelihood pays most for rows at which a model's density is very small: a "
+    "few of them can decide, and a density that is too narrow loses more than one that is too "
+    "wide.",
+}
+
+
 def caveats(comparison: Verdicts) -> list[str]:
     """What the answer does not say, with what this discrepancy cannot see."""
-    measure = measure_of(comparison)
-    scored = measure.kind == "values"
-    likelihood = measure.kind == "likelihoods"
-    subject = f"The {measure.name}" if scored or likelihood else "The kernel"
-    other = (
-        "another discrepancy"
-        if likelihood
-        else "another"
-        if scored
-        else "another one, or another bandwidth,"
-    )
+    kind = measure_of(comparison).kind
+    scored = kind == "values"
+    subject, other = _DECIDES.get(kind, ("The kernel", "another one, or another bandwidth,"))
     what = "items" if scored else "rows"
     independent = (
         f"independent groups of {what}" if comparison.groups else f"independent {what}"
@@ -636,27 +609,16 @@ def caveats(comparison: Verdicts) -> list[str]:
         "“No evidence that it is worse” does not mean “as good”: more data may yet tell the "
         "models apart.",
         "The best of these models need not be good: all of them may be far from the data.",
-        f"{subject} decides what counts as a difference: {other} may rank the models "
-        f"differently.",
+        f"{fill(subject, comparison)} decides what counts as a difference: {other} may rank the "
+        f"models differently.",
         holds,
     ]
-    if measure.kind == "densities":
-        sentences.append(
-            "A density with the right shape around each cluster of the data but with the "
-            "wrong weights can pass for "
-            "the right one."
-        )
-    if likelihood:
-        sentences.append(
-            "A likelihood pays most for rows at which a model's density is very small: a few "
-            "of them can decide, and a "
-            "density that is too narrow loses more than one that is too wide."
-        )
+    if kind in _BLIND_SPOTS:
+        sentences.append(_BLIND_SPOTS[kind])
     if isinstance(comparison.kernel, Polynomial):
         sentences.append(
             "A polynomial kernel compares moments only: models with the same moments count as "
-            "equal, however different "
-            "they are."
+            "equal, however different they are."
         )
     return sentences
 
