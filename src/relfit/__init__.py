@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from relfit.util import __version__
-from relfit.util.attached import attach_from
+from relfit.util import __version__, attach_from
 
 TYPE_CHECKING = False
 

@@ -28,7 +28,7 @@ from relfit.kernels.base import Kernel, Weight
 from relfit.kernels.composite import Squared
 from relfit.kernels.standard import Gaussian
 from relfit.util.arrays import Array
-from relfit.util.shared import without_warnings
+from relfit.util.libraries import without_warnings
 from relfit.util.text import first_line
 
 Precision = Literal["double", "single"]

@@ -54,8 +54,7 @@ from relfit.compute.schedulers import Scheduler, Task, local_executor, local_res
 from relfit.kernels.base import Kernel
 from relfit.util.arrays import Array, host
 from relfit.util.errors import BackendUnavailable, InputError
-from relfit.util.libraries import has_cuda, usable_cores
-from relfit.util.shared import Shared
+from relfit.util.libraries import Shared, has_cuda, usable_cores
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from relfit.stats.maxt import seeded
 from relfit.stats.pairs import pairwise_matrix, rank_sets
 from relfit.stats.tests.base import Criteria, Test
 from relfit.stats.winner import Selection, winner_interval
-from relfit.util.attached import attached
+from relfit.util import attached
 from relfit.util.checks import check_choice, check_level
 from relfit.util.errors import InputError
 

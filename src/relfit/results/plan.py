@@ -14,8 +14,8 @@ from relfit.results.stored import held
 from relfit.results.table import LONGEST_NAME, NOTHING, Display, Table, short_names
 from relfit.stats.planning import Forecast
 from relfit.stats.tests import TESTS
+from relfit.util import attached
 from relfit.util.arrays import Array
-from relfit.util.attached import attached
 from relfit.util.text import listed, quoted, visible
 
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ from relfit.data.encode import Encoding
 from relfit.kernels.base import Kernel
 from relfit.results.stored import Form, Numbers, kept
 from relfit.results.table import LONGEST_NAME, Display, as_text
-from relfit.util import __version__
-from relfit.util.attached import attached
+from relfit.util import __version__, attached
 from relfit.util.errors import InputError
 from relfit.util.files import write_text_atomic
 
