@@ -27,7 +27,7 @@ from relfit.estimators.kernel import MOST_HELD, choose_kernel
 from relfit.estimators.locations import choose_locations, without_used_rows
 from relfit.estimators.losses import from_losses
 from relfit.kernels.base import Kernel
-from relfit.kernels.choice import Collection
+from relfit.kernels.composite import Collection
 from relfit.results.comparison import Comparison, comparison
 from relfit.results.pair import PairComparison
 from relfit.results.plan import Plan as SizePlan

@@ -50,8 +50,8 @@ from relfit.estimators.kernel import largest_norm, resolve_candidates, resolve_k
 from relfit.estimators.locations import AT_LOCATIONS, AtLocations
 from relfit.kernels import NAMED, as_kernel
 from relfit.kernels.base import Kernel
-from relfit.kernels.choice import Collection, Select, table_of
-from relfit.kernels.precomputed import Precomputed
+from relfit.kernels.composite import Collection, Select, table_of
+from relfit.kernels.custom import Precomputed
 from relfit.kernels.standard import Gaussian
 from relfit.stats.decision import CORRECTIONS
 from relfit.stats.tests import TESTS, as_test

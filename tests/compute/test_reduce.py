@@ -14,8 +14,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import relfit
 from relfit.compute import reduce, schedulers
 from relfit.compute.backend import Job, NumpyBackend
+from relfit.compute.memory import mapped_rows, spilled
 from relfit.compute.reduce import LocalBackend, Runtime, kernel_products, one_blas_thread
-from relfit.compute.rows import mapped_rows, spilled
 from relfit.kernels.composite import MultiScale
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial
 from relfit.util.errors import WorkersLost

@@ -45,11 +45,11 @@ from relfit.compute.backend import (
     NumpyBackend,
     Precision,
     Products,
+    SharedSums,
     numba_problem,
 )
 from relfit.compute.checkpoint import Checkpoint
-from relfit.compute.nearby import SharedSums
-from relfit.compute.rows import cuts, opened, parts
+from relfit.compute.memory import cuts, opened, parts
 from relfit.compute.schedulers import Scheduler, Task, local_executor, local_results
 from relfit.kernels.base import Kernel
 from relfit.util.arrays import Array, host

@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from relfit.compute.backend import BLOCKS_IN_FLIGHT
-from relfit.compute.rows import MappedRows, is_mapped, mapped_rows, parts, seen_here, spilled
+from relfit.compute.memory import MappedRows, is_mapped, mapped_rows, parts, seen_here, spilled
 from relfit.util import __version__
 from relfit.util.errors import InputError, RelfitError, WorkersLost
 from relfit.util.files import temporary_folder

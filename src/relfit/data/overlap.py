@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.rows import parts
+from relfit.compute.memory import parts
 from relfit.util.arrays import Array, host, library
 
 Keys = NDArray[np.int64]

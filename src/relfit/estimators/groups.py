@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.rows import some_rows
+from relfit.compute.memory import some_rows
 from relfit.data.arrays import group_labels
 from relfit.data.load import Data
 from relfit.data.models import Density

@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from relfit.compute.backend import Backend, Job, Points, Products
+from relfit.compute.memory import parts
 from relfit.compute.reduce import Patch, Runtime, Sums, kernel_key, matrix_sums
-from relfit.compute.rows import parts
 from relfit.data.load import Data
 from relfit.estimators import ksd, mmd
 from relfit.estimators.base import (

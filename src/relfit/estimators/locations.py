@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from relfit.compute.rows import some_rows
+from relfit.compute.memory import some_rows
 from relfit.data.arrays import as_rows
 from relfit.data.load import Data, require_rows
 from relfit.data.models import scores_of, stored_scores
