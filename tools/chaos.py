@@ -300,6 +300,7 @@ class Chaos:
         """End everything."""
         self.cluster.stop()
         self.zygote.stdin.close()
+        self.zygote.stdout.close()
         self.zygote.wait()
 
 
