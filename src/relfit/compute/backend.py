@@ -20,7 +20,7 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import accumulate
-from typing import Any, Literal, NoReturn, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Literal, NoReturn, Protocol
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -72,8 +72,7 @@ class Points:
     (or x·y). `rows` are the centred rows themselves, used instead where the product would
     lose digits (`by_differences`). All are arrays of the backend's library; for torch, all
     three are the rows, and `largest` is their largest squared norm. `single` is left and
-    right in float32, if they were asked for. `start` is the number of the first row.
-    `operands` is for a backend to keep what it makes of the rows.
+    right in float32, if they were asked for. `operands` is for a backend to keep what it makes of the rows.
     """
 
     rows: Any
@@ -81,8 +80,7 @@ class Points:
     right: Any
     by_differences: bool
     largest: float = 0.0
-    single: tuple[Any, Any] | None = None
-    start: int = 0
+    single: Any = None
     operands: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:
@@ -91,13 +89,14 @@ class Points:
     def __getitem__(self, block: slice) -> Points:
         if block == slice(0, len(self)):
             return self
-        single = (
-            None if self.single is None else (self.single[0][block], self.single[1][:, block])
-        )
-        sides = self.left[block], self.right[:, block]
-        start = self.start + block.indices(len(self))[0]
-        return Points(
-            self.rows[block], *sides, self.by_differences, self.largest, single, start
+        single = self.single and (self.single[0][block], self.single[1][:, block])
+        return replace(
+            self,
+            rows=self.rows[block],
+            left=self.left[block],
+            right=self.right[:, block],
+            single=single,
+            operands={},
         )
 
 
@@ -173,14 +172,15 @@ class Job:
     def zeros(self) -> Products:
         """Zeros for the transposed products, in the library of the right-hand sides."""
 
-        def zeros(side: Any, length: int) -> Array:
-            shape = (*side.shape[1:], length)
-            return np.zeros(shape) if isinstance(side, np.ndarray) else side.new_zeros(shape)
+        def zeros(sides: Mapping[Weight, Any], length: int) -> dict[Weight, Array]:
+            found = {}
+            for w, side in sides.items():
+                shape = (*side.shape[1:], length)
+                of_numpy = isinstance(side, np.ndarray)
+                found[w] = np.zeros(shape) if of_numpy else side.new_zeros(shape)
+            return found
 
-        rows = {w: zeros(side, len(self.x)) for w, side in self.right.items()}
-        return Products(
-            rows, {w: zeros(side, len(self.across)) for w, side in self.left.items()}
-        )
+        return Products(zeros(self.right, len(self.x)), zeros(self.left, len(self.across)))
 
 
 @dataclass
@@ -250,11 +250,12 @@ class NumpyBackend:
     """The reference backend; always available."""
 
     precision: Precision = "double"
-    threads: bool = True
+    library: ClassVar[str] = "numpy"
+    threads: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
-        return "numpy" if self.precision == "double" else "numpy (float32)"
+        return self.library if self.precision == "double" else f"{self.library} (float32)"
 
     def array(self, values: Array) -> Array:
         return values
@@ -291,26 +292,22 @@ class NumpyBackend:
             not float(norms.max(initial=0.0))
             <= LARGEST_PRODUCT_RATIO * (kernel.length / unit) ** 2
         )
-        # Here and not for every block; what does not fit into float32 is computed in double
-        # precision.
-        with np.errstate(over="ignore"):
-            single = (
-                None
-                if self.precision == "double"
-                else (left.astype(np.float32), right.astype(np.float32))
-            )
+        single = None
+        if self.precision == "single":
+            # Here and not for every block; what does not fit into float32 is computed in double
+            # precision.
+            with np.errstate(over="ignore"):
+                single = left.astype(np.float32), right.astype(np.float32)
         return Points(rows, left, right, far, single=single)
 
     def block_sums(self, block: Job) -> Products:
-        operands = self.operands(
-            block,
-            np.float32 if self.precision == "single" and fits_single(block) else np.float64,
-        )
+        single = self.precision == "single" and fits_single(block)
+        operands = self.operands(block, np.float32 if single else np.float64)
         products = operands.products()
-        for sums, sides in ((products.rows, operands.right), (products.columns, operands.left)):
-            for w, (_, scale) in sides.items():
-                if scale is not None:
-                    sums[w] *= scale
+        for w, (_, scale) in operands.right.items():
+            products.rows[w] *= scale
+        for w, (_, scale) in operands.left.items():
+            products.columns[w] *= scale
         return products
 
     def operands(self, block: Job, dtype: Any) -> Operands:
@@ -326,9 +323,7 @@ class NumbaBackend(NumpyBackend):
     rounding.
     """
 
-    @property
-    def name(self) -> str:
-        return "numba" if self.precision == "double" else "numba (float32)"
+    library: ClassVar[str] = "numba"
 
     def operands(self, block: Job, dtype: Any) -> Operands:
         return Operands(block, dtype) if numba_problem() else _FusedOperands(block, dtype)
@@ -353,9 +348,8 @@ def numba_problem() -> str:
             )
     except Exception as error:  # noqa: BLE001  (a compiler may fail in any way)
         return f"numba does not work here ({type(error).__name__}: {first_line(error)})"
-    off = np.abs(sums.rows["phi"] / exact.rows["phi"] - 1.0).max() + abs(
-        sums.squares / exact.squares - 1.0
-    )
+    off = np.abs(sums.rows["phi"] / exact.rows["phi"] - 1.0).max()
+    off += abs(sums.squares / exact.squares - 1.0)
     return "" if off < 1e-13 else f"numba's sums are off by {off:.0e} from NumPy's"
 
 
@@ -422,7 +416,7 @@ class _Scratch(threading.local):
 
 
 _scratch = _Scratch()
-_Side = tuple[Array, Array | None]
+_Side = tuple[Array, Any]
 
 
 def _side(side: Array, dtype: Any) -> _Side:
@@ -430,7 +424,7 @@ def _side(side: Array, dtype: Any) -> _Side:
     scale, so that they fit.
     """
     if dtype == np.float64:
-        return side, None
+        return side, 1.0
     largest = np.abs(side).max(axis=0, initial=0.0)
     scale = np.where(largest > 0.0, largest, 1.0)
     return (side / scale).astype(np.float32), np.asarray(scale)[..., None]
@@ -440,22 +434,12 @@ class Operands:
     """A block's operands in the working precision, prepared once for all tiles."""
 
     def __init__(self, block: Job, dtype: Any) -> None:
-        self.block, self.across, self.without_diagonal = (
-            block,
-            block.across,
-            block.without_diagonal,
-        )
+        self.block = block
+        self.across = block.across
         self.by_differences = block.x.by_differences or self.across.by_differences
-        x = block.x.left
-        y = self.across.right
-        if (
-            dtype == np.float32
-            and block.x.single is not None
-            and self.across.single is not None
-        ):
-            x = block.x.single[0]
-            y = self.across.single[1]
-        self.x, self.y = (part.astype(dtype, copy=False) for part in (x, y))
+        single = dtype == np.float32
+        self.x = block.x.single[0] if single else block.x.left
+        self.y = self.across.single[1] if single else self.across.right
         self.right, self.left = (
             {w: _side(b, dtype) for w, b in sides.items()}
             for sides in (block.right, block.left)
@@ -512,7 +496,7 @@ class Operands:
 
     def drop_diagonal(self, tile: Array, i: slice, j: slice, value: float) -> None:
         """Give the pairs that are left out this value."""
-        if self.without_diagonal and j.start <= i.start < j.stop:
+        if self.block.without_diagonal and j.start <= i.start < j.stop:
             np.fill_diagonal(tile[:, i.start - j.start :], value)
 
     def product(self, side: _Side, part: slice, tile: Array) -> Array:
@@ -642,9 +626,6 @@ class LookupBackend(NumpyBackend):
         return block.products(kernel.block(block.x.rows, block.across.rows))
 
 
-T = TypeVar("T", bound="HasKernels")
-
-
 @dataclass(frozen=True)
 class Together(Kernel):
     """Kernels whose sums are taken together, from the longest to the shortest; not for users.
@@ -667,13 +648,6 @@ class Together(Kernel):
         raise NotImplementedError
 
 
-class HasKernels(Protocol):
-    """Sums of several kernels."""
-
-    def of_kernel(self, k: int) -> Self:
-        """Those of one of them."""
-
-
 @dataclass
 class SharedSums:
     """Sums over kernel matrices for estimates that differ in their kernel only.
@@ -683,9 +657,9 @@ class SharedSums:
     """
 
     kernels: tuple[Kernel, ...]
-    kept: dict[Kernel, deque[Any]] = field(default_factory=dict)
+    kept: dict[Kernel, deque[list[Any]]] = field(default_factory=dict)
 
-    def sums(self, reduction: Any, compute: Callable[[Any], Sequence[T]]) -> list[T]:
+    def sums(self, reduction: Any, compute: Callable[[Any], Sequence[Any]]) -> list[Any]:
         """The sums of the reduction; `compute` makes those of a reduction with any kernel."""
         waiting = self.kept.setdefault(reduction.kernel, deque())
         if not waiting:
@@ -693,8 +667,7 @@ class SharedSums:
             for k, kernel in enumerate(self.kernels):
                 each = [sums.of_kernel(k) for sums in every]
                 self.kept.setdefault(kernel, deque()).append(each)
-        own: list[T] = waiting.popleft()
-        return own
+        return waiting.popleft()
 
 
 @dataclass(frozen=True)
