@@ -27,7 +27,6 @@ from scipy.spatial.distance import cdist
 
 from relfit.compute.memory import cuts
 from relfit.kernels.base import Kernel, Weight
-from relfit.kernels.composite import Squared
 from relfit.kernels.standard import Gaussian
 from relfit.util.arrays import Array
 from relfit.util.libraries import without_warnings
@@ -72,7 +71,8 @@ class Points:
     (or x·y). `rows` are the centred rows themselves, used instead where the product would
     lose digits (`by_differences`). All are arrays of the backend's library; for torch, all
     three are the rows, and `largest` is their largest squared norm. `single` is left and
-    right in float32, if they were asked for. `operands` is for a backend to keep what it makes of the rows.
+    right in float32, if they were asked for. `operands` is for a backend to keep what it
+    makes of the rows.
     """
 
     rows: Any
@@ -353,13 +353,11 @@ def numba_problem() -> str:
     return "" if off < 1e-13 else f"numba's sums are off by {off:.0e} from NumPy's"
 
 
-def add_up_tiles(
-    block: Job, operands: Any, height: int, width: int, squared_norm: Callable[[Array], Any]
-) -> Products:
+def add_up_tiles(block: Job, operands: Any) -> Products:
     """The products of a block, transposed, tile by tile in a fixed order.
 
-    ``operands.weights(i, j)`` is one tile of every weight, and ``operands.product(side,
-    part, tile)`` is ``(tile @ side[part])ᵀ``.
+    ``operands.weights(i, j)`` is one tile of every weight, ``operands.product(side, part,
+    tile)`` is ``(tile @ side[part])ᵀ``, and ``operands.squared_norm(tile)`` is Σφ².
     """
     products = block.zeros()
     squares = 0.0
@@ -368,7 +366,7 @@ def add_up_tiles(
         view = sums[..., at]
         view += operands.product(side, part, tile)
 
-    for i, j in _tiles(block, height, width):
+    for i, j in _tiles(block, operands.height, operands.width):
         weights = operands.weights(i, j)
         mirrored = block.symmetric and i != j
         for w, tile in weights.items():
@@ -378,7 +376,7 @@ def add_up_tiles(
             elif w in operands.left:
                 add(products.columns[w], j, operands.left[w], i, tile.T)
         if block.squares:
-            squares += squared_norm(weights["phi"]) * (2.0 if mirrored else 1.0)
+            squares += operands.squared_norm(weights["phi"]) * (2.0 if mirrored else 1.0)
     products.squares = squares
     return products
 
@@ -511,13 +509,12 @@ class Operands:
 
     def products(self) -> Products:
         """The products of the block, with columns still divided by their scale."""
-        return add_up_tiles(
-            self.block,
-            self,
-            self.height,
-            self.width,
-            lambda phi: float(phi.ravel() @ phi.ravel()),
-        )
+        return add_up_tiles(self.block, self)
+
+    def squared_norm(self, tile: Array) -> float:
+        """The sum of squares of a tile."""
+        flat = tile.ravel()
+        return float(flat @ flat)
 
 
 class _FusedOperands(Operands):
@@ -528,11 +525,7 @@ class _FusedOperands(Operands):
     def __init__(self, block: Job, dtype: Any) -> None:
         super().__init__(block, dtype)
         self.compiled = import_module("relfit.compute.numba_tiles")
-        kernel = block.kernel
-        self.squared = isinstance(kernel, Squared)
-        self.terms = self.compiled.terms_of(
-            kernel.kernel if isinstance(kernel, Squared) else kernel, dtype
-        )
+        self.terms = self.compiled.terms_of(block.kernel, dtype)
 
     def more_tiles(self) -> int:
         return len(self.block.right) if self.block.kernel.unit_rate is None else 0
@@ -550,15 +543,13 @@ class _FusedOperands(Operands):
         tiles = [*out, None, None][:3]
         for number, term in enumerate(self.terms):
             self.compiled.tile_values(argument.reshape(-1), term, number > 0, *tiles)
-        if self.squared:
-            np.square(out, out=out)
         return dict(zip(which, out.reshape(len(which), *argument.shape), strict=True))
 
     def products(self) -> Products:
         block = self.block
-        products = self.block.zeros()
         if list(block.right) != ["phi"] or any(side.ndim > 1 for side in block.sides):
             return super().products()
+        products = block.zeros()
         right = self.right["phi"][0]
         rows = products.rows["phi"]
         symmetric = block.symmetric
@@ -574,16 +565,18 @@ class _FusedOperands(Operands):
             columns = np.zeros(len(block.across))
         for i, j in _tiles(block, self.height, self.width):
             tile = self.argument(i, j)
+            if not gaussian:
+                tile = self.values(tile)["phi"]
             upper = symmetric and i == j
-            tile = tile if gaussian else self.values(tile)["phi"]
             if not upper:
                 self.drop_diagonal(tile, i, j, -math.inf if gaussian else 0.0)
             products.squares += self.compiled.tile_sums(
                 tile, None if gaussian else True, right[j], left[i], rows[i], columns[j], upper
             )
-        products.squares = (
-            products.squares * (2.0 if symmetric else 1.0) if block.squares else 0.0
-        )
+        if not block.squares:
+            products.squares = 0.0
+        elif symmetric:
+            products.squares *= 2.0
         return products
 
 
@@ -723,7 +716,7 @@ class _SharedOperands(Operands):
     def products(self) -> Products:
         """The products with every kernel, and the squares of each."""
         block = replace(self.block, squares=False)
-        every: Any = add_up_tiles(block, self, self.height, self.width, float)
+        every: Any = add_up_tiles(block, self)
         every.squares = self.squares
         return every  # type: ignore[no-any-return]
 
@@ -732,8 +725,7 @@ class _SharedOperands(Operands):
         if self.block.squares:
             twice = 2.0 if self.block.symmetric and i != j else 1.0
             for k in range(len(self.kernels)):
-                tile = weights[k, "phi"].ravel()
-                self.squares[k] += twice * float(tile @ tile)
+                self.squares[k] += twice * self.squared_norm(weights[k, "phi"])
         return weights
 
     def values(self, argument: Array) -> Any:

@@ -88,24 +88,20 @@ class TorchBackend:
 
         with torch.no_grad(), _float32_products_in_full():
             single = self.precision == "single" and _fits_single(block)
-            operands = _Operands(block, torch.float32 if single else torch.float64)
+            dtype = torch.float32 if single else torch.float64
             size = TILE if self.device == "cpu" else DEVICE_TILE
-            return add_up_tiles(
-                block,
-                operands,
-                size,
-                size,
-                lambda phi: torch.linalg.vector_norm(phi).double() ** 2,
-            )
+            return add_up_tiles(block, _Operands(block, dtype, size))
 
 
 class _Operands:
     # See `relfit.compute.backend.Operands`.
-    def __init__(self, block: Job, dtype: Any) -> None:
+    def __init__(self, block: Job, dtype: Any, size: int) -> None:
         import torch
 
         self.block = block
         self.dtype = dtype
+        self.height = size
+        self.width = size
         self.right, self.left = (
             {w: _Side(b, dtype) for w, b in sides.items()}
             for sides in (block.right, block.left)
@@ -114,7 +110,8 @@ class _Operands:
         x = block.x.rows
         y = block.across.rows
         if block.kernel.variable == "dot":
-            self.x, self.y = x.to(dtype), y.to(dtype)
+            self.x = x.to(dtype)
+            self.y = y.to(dtype)
         elif not self.by_differences:
             # [−2q x, q‖x‖², 1] and [y, 1, q‖y‖²], whose product is q r².
             rate = length_unit(block.kernel)[1]
@@ -127,8 +124,8 @@ class _Operands:
         import torch
 
         block = self.block
-        kernel = self.block.kernel
-        which = tuple(self.block.right)
+        kernel = block.kernel
+        which = tuple(block.right)
         if self.by_differences:
             distances = torch.cdist(
                 block.x.rows[i],
@@ -154,6 +151,11 @@ class _Operands:
             return tile.sum(dim=1).double()
         product = (tile @ side.scaled[part]).double() * side.scale
         return product if product.ndim == 1 else product.T
+
+    def squared_norm(self, tile: Any) -> Any:
+        import torch
+
+        return torch.linalg.vector_norm(tile).double() ** 2
 
 
 def all_ones(side: Any) -> bool:
