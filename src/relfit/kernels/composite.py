@@ -24,6 +24,7 @@ from relfit.kernels.base import (
     Weight,
     check_length,
     check_positive,
+    known,
 )
 from relfit.kernels.custom import Precomputed
 from relfit.kernels.standard import Gaussian
@@ -82,13 +83,12 @@ class MultiScale(ScaledKernel, SharedWork):
         for b in [factor * super(MultiScale, self).length for factor in self.factors]:
             phi = arrays.exp((-0.5 / b**2) * t)
             for name, into in total.items():
-                into += (
-                    phi
-                    if name == "phi"
-                    else phi * (-0.5 / b**2)
-                    if name == "dphi"
-                    else phi * t * (0.25 / b**4)
-                )
+                if name == "phi":
+                    into += phi
+                elif name == "dphi":
+                    into += phi * (-0.5 / b**2)
+                else:
+                    into += phi * t * (0.25 / b**4)
         return tuple(total[name] for name in which)
 
 
@@ -119,9 +119,9 @@ class Decay:
 
     def gradient(self, rows: Array) -> Array:
         gap, squares = self._squares(rows)
-        return np.asarray(
-            (-2.0 * self.exponent / self._length**2) * gap / (1.0 + squares)[:, None]
-        )
+        length = float(known("scale of Decay", self.scale))
+        slope = -2.0 * self.exponent / length**2
+        return np.asarray(slope * gap / (1.0 + squares)[:, None])
 
     def moved(self, by: Array | float) -> Decay:
         """The weight for rows from which `by` has been subtracted."""
@@ -138,27 +138,14 @@ class Decay:
         return f"(1 + r²/s²)^−{self.exponent:g}, s = {scale}, about {centre}"
 
     @property
-    def _length(self) -> float:
-        if isinstance(self.scale, str):
-            raise InputError(
-                'scale of Decay: still "median"; call with_median(number) before '
-                "using the kernel"
-            )
-        return float(self.scale)
-
-    @property
     def _centre(self) -> Array:
-        if isinstance(self.centre, str):
-            raise InputError(
-                'centre of Decay: still "median"; call with_centre(point) before '
-                "using the kernel"
-            )
-        return np.asarray(self.centre)
+        return np.asarray(known("centre of Decay", self.centre, "with_centre(point)"))
 
     def _squares(self, rows: Array) -> tuple[Array, Array]:
         """x − c and ‖x − c‖²/s²."""
         gap = rows - self._centre
-        return gap, np.square(gap / self._length).sum(axis=1)
+        length = float(known("scale of Decay", self.scale))
+        return gap, np.square(gap / length).sum(axis=1)
 
 
 @dataclass(frozen=True)
@@ -220,9 +207,7 @@ class Tilted(Kernel):
         if isinstance(self.weight, Decay | Functions):
             return
         functions = self.weight if isinstance(self.weight, tuple) else (self.weight,)
-        if not 1 <= len(functions) <= 2 or not all(
-            callable(function) for function in functions
-        ):
+        if not 1 <= len(functions) <= 2 or not all(map(callable, functions)):
             raise InputError(
                 "weight of Tilted: expected Decay(), a function log_weight or a pair "
                 "(log_weight, gradient), "
@@ -289,12 +274,6 @@ class Tilted(Kernel):
 
     def moved(self, by: Array | float) -> Self:
         return replace(self, weight=self.weight.moved(by))
-
-    def phi(self, t: Array) -> NoReturn:
-        """Refused: code that works with φ must handle the weight too, through `untilted` and
-        `tilt`.
-        """
-        raise InputError(f"kernel: expected a plain kernel here, got {self.describe()}")
 
     def diagonal(self, rows: Array) -> Array:
         """w(x)² k(x, x)."""

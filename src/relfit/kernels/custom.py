@@ -8,7 +8,7 @@ A file cannot hold functions or matrices; what it keeps of such a kernel is its 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from importlib import import_module
@@ -144,11 +144,9 @@ class Radial(ScaledKernel):
                 f'autodiff="{self.autodiff}": {self.autodiff} is not installed; pip install '
                 f"{self.autodiff}"
             ) from None
+        differentiate = _by_torch if self.autodiff == "torch" else _by_jax
         # A partial of a module's function can be sent to another process, a closure cannot.
-        differentiate = partial(
-            _by_torch if self.autodiff == "torch" else _by_jax, self.profile
-        )
-        phi, dphi, ddphi = (partial(differentiate, order) for order in range(3))
+        phi, dphi, ddphi = (partial(differentiate, self.profile, order) for order in range(3))
         return phi, self.derivative or dphi, self.second_derivative or ddphi
 
 
@@ -286,9 +284,6 @@ class Precomputed(Kernel):
         matrix.setflags(write=False)
         object.__setattr__(self, "matrix", matrix)
 
-    def phi(self, t: Array) -> NoReturn:
-        raise InputError("kernel: Precomputed is not a function of r² or x·y")
-
     def block(self, x: Array, y: Array) -> Array:
         """k between the items numbered x (n, 1) and those numbered y (m, 1): (n, m)."""
         return self.matrix[np.ix_(_items(x), _items(y))]
@@ -317,27 +312,28 @@ class Precomputed(Kernel):
             isinstance(value, int | np.integer) and not isinstance(value, bool)
             for value in values
         ]
-        if not any(is_count):
-            first, *others = (
-                self._checked(label, value) for label, value in zip(labels, values, strict=True)
-            )
-            return first, dict(zip(named, others, strict=True))
-        if not all(is_count):
+        if all(is_count):
+            first, *others = self._counted(values)
+        elif any(is_count):
             odd = is_count.index(False)
             raise InputError(
                 f"{labels[odd]}: expected a number of items like the others, got "
                 f"{type(values[odd]).__name__}; give "
                 "numbers for all or arrays of row numbers for all"
             )
-        ends = np.cumsum([int(value) for value in values])
-        if min(values) < 1 or ends[-1] != len(self.matrix):
+        else:
+            first, *others = map(self._checked, labels, values)
+        return first, dict(zip(named, others, strict=True))
+
+    def _counted(self, counts: Sequence[int]) -> list[Rows]:
+        ends = np.cumsum(counts)
+        if min(counts) < 1 or ends[-1] != len(self.matrix):
             raise InputError(
                 f"reference and models: expected numbers of items that add up to the "
                 f"{len(self.matrix)} rows of the "
-                f"kernel matrix, got {' + '.join(str(value) for value in values)} = {ends[-1]}"
+                f"kernel matrix, got {' + '.join(map(str, counts))} = {ends[-1]}"
             )
-        first, *others = np.split(np.arange(len(self.matrix)), ends[:-1])
-        return first, dict(zip(named, others, strict=True))
+        return np.split(np.arange(len(self.matrix)), ends[:-1])
 
     def _checked(self, label: str, value: Any) -> Rows:
         rows = np.asarray(value)
