@@ -32,18 +32,8 @@ from relfit.util.arrays import Array, Rows
 from relfit.util.errors import InputError
 from relfit.util.files import temporary_folder
 
-_UNITS = {
-    "": 1,
-    "k": 10**3,
-    "m": 10**6,
-    "g": 10**9,
-    "t": 10**12,
-    "ki": 2**10,
-    "mi": 2**20,
-    "gi": 2**30,
-    "ti": 2**40,
-}
-_SIZE = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
+_UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_SIZE = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*(?:([kmgt])(i?))?b?\s*", re.IGNORECASE)
 # Bytes that an interpreter with NumPy and SciPy holds, for systems that do not say.
 _UNKNOWN = 150_000_000
 # The fraction of the remaining memory that the work may use: allocators keep some of what is
@@ -116,7 +106,8 @@ def parse_memory(memory: Any) -> int:
     match = _SIZE.fullmatch(memory) if isinstance(memory, str) else None
     size = memory if isinstance(memory, int) and not isinstance(memory, bool) else 0
     if match is not None:
-        size = int(float(match[1]) * _UNITS[(match[2] or "").lower()])
+        thousand = 1024 if match[3] else 1000
+        size = int(float(match[1]) * thousand ** _UNITS[(match[2] or "").lower()])
     if not 0 < size < 2**62:
         raise InputError(
             f'memory: expected a number of bytes or a size such as "2GB", got '
@@ -188,10 +179,8 @@ def free_memory() -> float:
         except (AttributeError, OSError, ValueError):
             free = float("inf")
     try:
-        limit, used = (
-            int((_GROUP / name).read_text(encoding="ascii"))
-            for name in ("memory.max", "memory.current")
-        )
+        limit = int((_GROUP / "memory.max").read_text(encoding="ascii"))
+        used = int((_GROUP / "memory.current").read_text(encoding="ascii"))
     except (OSError, ValueError):
         return free
     return min(free, float(max(limit - used, 0)))
