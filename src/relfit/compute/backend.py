@@ -20,7 +20,7 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import accumulate
-from typing import Any, ClassVar, Literal, NoReturn, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -446,7 +446,7 @@ class Operands:
         self.height, self.width = self.tile_sizes(dtype, columns)
         size = self.height * self.width
         self.tile, self.out, self.tiles = _scratch.arrays(
-            dtype, size, columns * self.width, self.more_tiles() * size
+            dtype, size, columns * self.width, len(block.right) * size
         )
 
     def tile_sizes(self, dtype: Any, columns: int) -> tuple[int, int]:
@@ -456,10 +456,6 @@ class Operands:
             # other than the Gaussian need several tiles at once, which are kept small.
             return TILE, max(TILE, len(self.across))
         return TILE, TILE if dtype == np.float64 else 2 * TILE
-
-    def more_tiles(self) -> int:
-        """The number of tiles needed besides that of the argument."""
-        return 0
 
     def argument(self, i: slice, j: slice) -> Array:
         """One tile of q r² (or x·y)."""
@@ -526,9 +522,6 @@ class _FusedOperands(Operands):
         super().__init__(block, dtype)
         self.compiled = import_module("relfit.compute.numba_tiles")
         self.terms = self.compiled.terms_of(block.kernel, dtype)
-
-    def more_tiles(self) -> int:
-        return len(self.block.right) if self.block.kernel.unit_rate is None else 0
 
     def values(self, argument: Array) -> dict[Weight, Array]:
         if self.block.kernel.unit_rate is not None:
@@ -637,9 +630,6 @@ class Together(Kernel):
         """The name of φ of each kernel."""
         return [(k, "phi") for k in range(len(self.kernels))]
 
-    def phi(self, t: Array) -> NoReturn:
-        raise NotImplementedError
-
 
 @dataclass
 class SharedSums:
@@ -709,9 +699,6 @@ class _SharedOperands(Operands):
     def tile_sizes(self, dtype: Any, columns: int) -> tuple[int, int]:
         height, width = SHARED_TILE
         return height, min(width, max(len(self.across), height))
-
-    def more_tiles(self) -> int:
-        return 1
 
     def products(self) -> Products:
         """The products with every kernel, and the squares of each."""

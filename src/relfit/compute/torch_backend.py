@@ -103,7 +103,7 @@ class _Operands:
         self.height = size
         self.width = size
         self.right, self.left = (
-            {w: _Side(b, dtype) for w, b in sides.items()}
+            {w: _scaled(b, dtype) for w, b in sides.items()}
             for sides in (block.right, block.left)
         )
         self.by_differences = block.x.by_differences or block.across.by_differences
@@ -146,10 +146,11 @@ class _Operands:
                 tile.diagonal(-offset).zero_()
         return weights
 
-    def product(self, side: _Side, part: slice, tile: Any) -> Any:
-        if side.ones:
+    def product(self, side: tuple[Any, Any] | None, part: slice, tile: Any) -> Any:
+        if side is None:
             return tile.sum(dim=1).double()
-        product = (tile @ side.scaled[part]).double() * side.scale
+        scaled, scale = side
+        product = (tile @ scaled[part]).double() * scale
         return product if product.ndim == 1 else product.T
 
     def squared_norm(self, tile: Any) -> Any:
@@ -167,17 +168,15 @@ def all_ones(side: Any) -> bool:
     return bool(side.ndim == 1 and side.stride(0) == 0)
 
 
-class _Side:
+def _scaled(side: Any, dtype: Any) -> tuple[Any, Any] | None:
     """A right-hand side in the working precision, its columns divided by their largest
-    entries; not for plain sums.
+    entries, and these; None for plain sums.
     """
-
-    def __init__(self, side: Any, dtype: Any) -> None:
-        self.ones = all_ones(side)
-        if not self.ones:
-            largest = side.abs().amax(dim=0)
-            self.scale = largest.where(largest > 0.0, largest.new_ones(()))
-            self.scaled = (side / self.scale).to(dtype)
+    if all_ones(side):
+        return None
+    largest = side.abs().amax(dim=0)
+    scale = largest.where(largest > 0.0, largest.new_ones(()))
+    return (side / scale).to(dtype), scale
 
 
 def _fits_single(block: Job) -> bool:
