@@ -118,14 +118,7 @@ def test_densities_at_data_in_a_file_give_the_same_answer(files, options, small_
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"estimator": "linear"},
-        {"estimator": "incomplete"},
-        {"dependence": "shared"},
-    ],
-    ids=range(4),
+    "options", [{}, {"estimator": "linear"}, {"estimator": "incomplete"}, {"dependence": "shared"}], ids=range(4)
 )
 def test_a_target_and_samples_in_files_give_the_same_answer(files, options, small_parts):
     del files["reference"]

@@ -32,10 +32,7 @@ R2 = np.array([0.0, 1e-8, 0.3, 1.0, 7.0, 60.0])
 def test_derivatives_agree_with_differences(kernel):
     step = 1e-5
     r2 = R2[2:]  # away from 0, where a Matérn kernel is not smooth in r²
-    for function, derivative in (
-        (kernel.phi, kernel.dphi(r2)),
-        (kernel.dphi, kernel.r2ddphi(r2) / r2),
-    ):
+    for function, derivative in ((kernel.phi, kernel.dphi(r2)), (kernel.dphi, kernel.r2ddphi(r2) / r2)):
         numeric = (function(r2 + step) - function(r2 - step)) / (2 * step)
         np.testing.assert_allclose(derivative, numeric, rtol=1e-6, atol=1e-9)
     assert kernel.r2ddphi(R2)[0] == 0.0
