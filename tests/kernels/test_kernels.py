@@ -73,16 +73,6 @@ def test_dictionaries_round_trip(kernel):
     assert kernel_from_dict(kernel.to_dict()) == kernel
 
 
-def test_gaussian_by_hand():
-    """exp(−8/(2·2²)) = e⁻¹."""
-    assert Gaussian(2.0).phi(np.array([8.0]))[0] == pytest.approx(np.exp(-1.0))
-
-
-def test_imq_by_hand():
-    """(2² + 5)⁻¹ = 1/9."""
-    assert IMQ(2.0, -1.0).phi(np.array([5.0]))[0] == pytest.approx(1 / 9)
-
-
 def test_matern_one_half_is_for_mmd_only():
     kernel = Matern(0.5, 2.0)
     assert kernel.phi(np.array([4.0]))[0] == pytest.approx(np.exp(-1.0))
