@@ -32,7 +32,7 @@ import numpy as np, relfit
 from relfit import cli
 from relfit.cli import commands, outputs
 from relfit.compute import checkpoint, reduce
-from relfit.util import files, shared
+from relfit.util import files, libraries
 spent, depth = {"safe": 0.0, "limit": 0.0}, [0]
 
 def timed(function, name):
@@ -53,7 +53,7 @@ for module in [m for n, m in sys.modules.items() if n.startswith("relfit")]:
     for key, value in list(vars(module).items()):
         if any(value is function for function in functions):
             setattr(module, key, timed(value, "safe"))
-for cls, names in ((shared.Shared, ("__enter__", "__exit__")), (cli._Signals, ("__init__", "restore"))):
+for cls, names in ((libraries.Shared, ("__enter__", "__exit__")), (cli._Signals, ("__init__", "restore"))):
     for name in names:
         setattr(cls, name, timed(getattr(cls, name), "safe"))
 limits = type(reduce._blas().limit(limits=None))

@@ -10,7 +10,7 @@ import re
 import numpy as np
 
 from relfit import Density, Gaussian, MultiScale, Tilted, compare
-from relfit.kernels.choice import FACTORS
+from relfit.kernels.composite import FACTORS
 from relfit.paper.experiment import markdown_table
 from relfit.paper.problems import blobs, candidates, mean_shift_l10, mean_shift_pair, stream
 from relfit.util.files import write_text_atomic

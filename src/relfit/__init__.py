@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from relfit.util import __version__
-from relfit.util.attached import attach_from
+from relfit.util import __version__, attach_from
 
 TYPE_CHECKING = False
 
@@ -45,10 +44,8 @@ _HOMES = {
     "relfit.estimators.locations": ("FSSD", "UME"),
     "relfit.estimators.likelihood": ("from_elpd",),
     "relfit.estimators.losses": ("from_losses",),
-    "relfit.kernels.choice": ("Collection", "Select"),
-    "relfit.kernels.composite": ("Decay", "MultiScale", "Tilted"),
-    "relfit.kernels.custom": ("Radial",),
-    "relfit.kernels.precomputed": ("Precomputed",),
+    "relfit.kernels.composite": ("Collection", "Decay", "MultiScale", "Select", "Tilted"),
+    "relfit.kernels.custom": ("Precomputed", "Radial"),
     "relfit.kernels.standard": ("IMQ", "Gaussian", "Matern", "Polynomial", "RationalQuadratic"),
     "relfit.monitor": ("Monitor", "MonitorResult"),
     "relfit.report.gate": ("assert_not_worse",),
@@ -92,10 +89,8 @@ if TYPE_CHECKING:
     from relfit.estimators.likelihood import from_elpd
     from relfit.estimators.locations import FSSD, UME
     from relfit.estimators.losses import from_losses
-    from relfit.kernels.choice import Collection, Select
-    from relfit.kernels.composite import Decay, MultiScale, Tilted
-    from relfit.kernels.custom import Radial
-    from relfit.kernels.precomputed import Precomputed
+    from relfit.kernels.composite import Collection, Decay, MultiScale, Select, Tilted
+    from relfit.kernels.custom import Precomputed, Radial
     from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
     from relfit.monitor import Monitor, MonitorResult
     from relfit.report.gate import assert_not_worse

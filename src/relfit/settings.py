@@ -50,14 +50,15 @@ from relfit.estimators.kernel import largest_norm, resolve_candidates, resolve_k
 from relfit.estimators.locations import AT_LOCATIONS, AtLocations
 from relfit.kernels import NAMED, as_kernel
 from relfit.kernels.base import Kernel
-from relfit.kernels.choice import Collection, Select, table_of
-from relfit.kernels.precomputed import Precomputed
+from relfit.kernels.composite import Collection, Select, table_of
+from relfit.kernels.custom import Precomputed
 from relfit.kernels.standard import Gaussian
 from relfit.stats.decision import CORRECTIONS
 from relfit.stats.tests import TESTS, as_test
 from relfit.stats.tests.base import Criteria, Test
 from relfit.stats.tests.relmulti import RelMulti
 from relfit.util import __version__
+from relfit.util.arrays import Seed, make_seed
 from relfit.util.checks import (
     Choice,
     Whole,
@@ -72,7 +73,6 @@ from relfit.util.checks import (
 from relfit.util.errors import InputError
 from relfit.util.libraries import has_cuda
 from relfit.util.progress import Progress, reporting
-from relfit.util.random import Seed, make_seed
 
 DEPENDENCE = ("independent", "shared", "paired", "chain")
 F = TypeVar("F", bound=Callable[..., Any])

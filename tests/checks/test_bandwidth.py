@@ -11,8 +11,7 @@ import pytest
 import relfit
 from relfit.checks.robustness import LONGEST, changes, near_estimates, scaled, with_scores_kept
 from relfit.cli import main
-from relfit.compute.backend import Job
-from relfit.compute.nearby import NearbyBackend, Together
+from relfit.compute.backend import Job, NearbyBackend, Together
 from relfit.estimators import joint_estimate
 from relfit.report.gate import gate_markdown, judge, judge_pair, junit_xml
 from relfit.settings import Settings, resolved

@@ -30,6 +30,11 @@ def samples(rng):
     return rng.normal(size=(N, 3)), {k: rng.normal(s, 1, (N, 3)) for k, s in {"a": 0.0, "b": 0.2}.items()}
 
 
+def compared(samples, path, **options):
+    """The comparison with this checkpoint."""
+    return relfit.compare(*samples, **{"rng": 0, **options}, compute=relfit.Compute(checkpoint=path))
+
+
 class Stop(Exception):
     """Ends a run half-way."""
 
@@ -49,53 +54,35 @@ def test_resumes_where_it_stopped(test, samples, tmp_path):
     plain = relfit.compare(*samples, test=test, rng=0).to_json()
     path = tmp_path / "run.sqlite"
     with pytest.raises(Stop):
-        relfit.compare(*samples, test=test, rng=0, compute=relfit.Compute(checkpoint=path), progress=stopping(600_000))
+        compared(samples, path, test=test, progress=stopping(600_000))
     before, _ = finished_patches(path)
     assert before > 0
     seen = []
-    again = relfit.compare(
-        *samples, test=test, rng=0, compute=relfit.Compute(checkpoint=path), progress=lambda *now: seen.append(now)
-    )
+    again = compared(samples, path, test=test, progress=lambda *now: seen.append(now))
     assert again.to_json() == plain
     # The first report counts the finished patches.
     assert seen[0][0] > 100_000
     done, known = finished_patches(path)
     assert done == known > before
-    assert relfit.compare(*samples, test=test, rng=0, compute=relfit.Compute(checkpoint=path)).to_json() == plain
+    assert compared(samples, path, test=test).to_json() == plain
     assert finished_patches(path) == (done, known)
 
 
 def test_other_inputs_and_settings_are_refused_and_named(samples, tmp_path):
     reference, models = samples
     path = tmp_path / "run.sqlite"
-    relfit.compare(reference, models, rng=0, compute=relfit.Compute(checkpoint=path))
+    compared(samples, path)
     moved = {**models, "b": models["b"] + 1e-9}
-    for call, message in (
-        (
-            lambda: relfit.compare(reference, moved, rng=0, compute=relfit.Compute(checkpoint=path)),
-            "model 'b' has changed",
-        ),
-        (
-            lambda: relfit.compare(reference[1:], models, rng=0, compute=relfit.Compute(checkpoint=path)),
-            "reference has changed",
-        ),
-        (lambda: relfit.compare(reference, models, rng=1, compute=relfit.Compute(checkpoint=path)), "seed was 0, is 1"),
-        (
-            lambda: relfit.compare(
-                reference, models, rng=0, kernel=relfit.IMQ(), compute=relfit.Compute(checkpoint=path)
-            ),
-            "kernel was",
-        ),
-        (
-            lambda: relfit.compare(
-                reference, {**models, "c": reference + 1}, rng=0, compute=relfit.Compute(checkpoint=path)
-            ),
-            "'c' is new",
-        ),
+    for other, options, message in (
+        ((reference, moved), {}, "model 'b' has changed"),
+        ((reference[1:], models), {}, "reference has changed"),
+        (samples, {"rng": 1}, "seed was 0, is 1"),
+        (samples, {"kernel": relfit.IMQ()}, "kernel was"),
+        ((reference, {**models, "c": reference + 1}), {}, "'c' is new"),
     ):
         with pytest.raises(relfit.InputError, match=message):
-            call()
-    assert relfit.compare(reference, models, rng=0, compute=relfit.Compute(checkpoint=path)).best == "a"
+            compared(other, path, **options)
+    assert compared(samples, path).best == "a"
 
 
 def test_work_without_patches_is_refused(samples, tmp_path):
@@ -109,7 +96,7 @@ def test_work_without_patches_is_refused(samples, tmp_path):
         ),
     ):
         with pytest.raises(relfit.InputError, match=message):
-            relfit.compare(*samples, rng=0, compute=relfit.Compute(checkpoint=path), **options)
+            compared(samples, path, **options)
 
 
 @pytest.mark.parametrize("content", [b"", b"not a database", b"SQLite format 3\x00" + b"\x00" * 4096])
@@ -118,10 +105,10 @@ def test_files_that_are_not_checkpoints(content, samples, tmp_path):
     path.write_bytes(content)
     if content:
         with pytest.raises(relfit.InputError, match=r"^checkpoint: "):
-            relfit.compare(*samples, rng=0, compute=relfit.Compute(checkpoint=path))
+            compared(samples, path)
         assert path.read_bytes() == content
     else:
-        relfit.compare(*samples, rng=0, compute=relfit.Compute(checkpoint=path))
+        compared(samples, path)
 
 
 DAMAGES = {
@@ -142,8 +129,8 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_patches_are_computed_again_and_counted(damage, tmp_path, rng):
     samples = rng.normal(size=(350, 3)), {k: rng.normal(s, 1, (350, 3)) for k, s in {"a": 0.0, "b": 0.2}.items()}
-    path, compute = tmp_path / "run.sqlite", relfit.Compute(checkpoint=tmp_path / "run.sqlite")
-    plain = relfit.compare(*samples, rng=0, compute=compute)
+    path = tmp_path / "run.sqlite"
+    plain = compared(samples, path)
     assert not any("checkpoint" in note for note in plain.warnings)
     with sqlite3.connect(path) as file:
         # 350 rows in 2 parts: 3 patches of each of 3 samples with itself, 4 of each model with the reference.
@@ -151,12 +138,12 @@ def test_damaged_patches_are_computed_again_and_counted(damage, tmp_path, rng):
         file.execute(damage)
     file.close()
     count = DAMAGES[damage]
-    again = relfit.compare(*samples, rng=0, compute=compute)
+    again = compared(samples, path)
     np.testing.assert_array_equal(again.discrepancy, plain.discrepancy)
     np.testing.assert_array_equal(again.covariance, plain.covariance)
     said = [note for note in again.warnings if note not in plain.warnings]
     assert said == ([f"damaged parts of the checkpoint, computed again: {count}"] if count else [])
-    last = relfit.compare(*samples, rng=0, compute=compute)
+    last = compared(samples, path)
     if "1000000" not in damage:
         assert last.to_json() == plain.to_json()
 
@@ -164,12 +151,12 @@ def test_damaged_patches_are_computed_again_and_counted(damage, tmp_path, rng):
 @pytest.mark.parametrize("table", ["patches", "works", "run"])
 def test_a_checkpoint_without_its_tables(table, samples, tmp_path):
     path = tmp_path / "run.sqlite"
-    relfit.compare(*samples, rng=0, compute=relfit.Compute(checkpoint=path))
+    compared(samples, path)
     with sqlite3.connect(path) as file:
         file.execute(f"DROP TABLE {table}")
     file.close()
     with pytest.raises(relfit.InputError, match=r"^checkpoint: .* is damaged \(its tables are not .*\); delete"):
-        relfit.compare(*samples, rng=0, compute=relfit.Compute(checkpoint=path))
+        compared(samples, path)
     if table != "run":
         with pytest.raises(relfit.InputError, match="is damaged"):
             finished_patches(path)

@@ -8,14 +8,14 @@ from multiprocessing import get_context, parent_process
 import numpy as np
 import pytest
 import threadpoolctl
-from oracle import dense
+from oracle.products import products
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import relfit
 from relfit.compute import reduce, schedulers
-from relfit.compute.backend import Job, NumpyBackend
-from relfit.compute.reduce import LocalBackend, Runtime, kernel_products, one_blas_thread
-from relfit.compute.rows import mapped_rows, spilled
+from relfit.compute.backend import NumpyBackend
+from relfit.compute.memory import mapped_rows, spilled
+from relfit.compute.reduce import LocalBackend, one_blas_thread
 from relfit.kernels.composite import MultiScale
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial
 from relfit.util.errors import WorkersLost
@@ -26,32 +26,11 @@ ANY = [*KERNELS, Polynomial(scale=0.3)]
 BACKEND = NumpyBackend()
 
 
-def products(kernel, x, y=None, columns=3, seed=0, **options):
-    """Row and column products of random right-hand sides, and what dense arithmetic gives for them."""
-    rng = np.random.default_rng(seed)
-    runtime = Runtime(BACKEND, **{k: options.pop(k) for k in ("executor", "memory") if k in options})
-    right = rng.normal(size=(len(x if y is None else y), columns))
-    left = rng.normal(size=(len(x), columns))
-    job = Job(
-        kernel,
-        BACKEND.points(kernel, x),
-        None if y is None else BACKEND.points(kernel, y),
-        {"phi": right},
-        {} if y is None else {"phi": left},
-        squares=True,
-        **options,
-    )
-    matrix = dense.gram(kernel, x, x if y is None else y)
-    if y is None or not options.get("diagonal", True):
-        np.fill_diagonal(matrix, 0.0)
-    return kernel_products([job], runtime)[0], matrix @ right, matrix.T @ left, (matrix**2).sum()
-
-
 @pytest.mark.parametrize("kernel", ANY, ids=str)
 @pytest.mark.parametrize("n", [1, 2, 255, 256, 257, 700])
 def test_symmetric_products_leave_out_the_diagonal(kernel, n, rng):
     x = rng.normal(size=(n, 3))
-    got, rows, _, squares = products(kernel, x)
+    got, rows, _, squares = products(BACKEND, kernel, x)
     np.testing.assert_allclose(got.rows["phi"], rows, atol=1e-11)
     assert got.squares == pytest.approx(squares, rel=1e-11)
 
@@ -59,7 +38,7 @@ def test_symmetric_products_leave_out_the_diagonal(kernel, n, rng):
 @pytest.mark.parametrize("kernel", ANY, ids=str)
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (3, 300), (300, 3), (513, 257)])
 def test_cross_products_give_rows_and_columns(kernel, n, m, rng):
-    got, rows, columns, squares = products(kernel, rng.normal(size=(n, 2)), rng.normal(size=(m, 2)))
+    got, rows, columns, squares = products(BACKEND, kernel, rng.normal(size=(n, 2)), rng.normal(size=(m, 2)))
     np.testing.assert_allclose(got.rows["phi"], rows, atol=1e-11)
     np.testing.assert_allclose(got.columns["phi"], columns, atol=1e-11)
     assert got.squares == pytest.approx(squares, rel=1e-11)
@@ -159,15 +138,8 @@ def test_mapped_rows_are_those_of_the_array(tmp_path):
     np.testing.assert_array_equal(mapped_rows(np.asarray(mapped)).open()[5:9], mapped[5:9])
     changed = np.load(path, mmap_mode="c")
     changed[1200] = 7.0
-    for other in (
-        np.array(mapped),
-        changed,
-        mapped[:, :2],
-        mapped[::2],
-        mapped.astype(np.float32),
-        mapped[:, 0],
-        [[1.0]],
-    ):
+    cut = mapped[:, :2], mapped[::2], mapped[:, 0]
+    for other in (np.array(mapped), changed, *cut, mapped.astype(np.float32), [[1.0]]):
         assert mapped_rows(other) is None
     np.save(tmp_path / "y.npy", np.zeros((2000, 4)))
     (tmp_path / "y.npy").replace(path)

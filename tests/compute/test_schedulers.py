@@ -54,6 +54,12 @@ def cluster(tmp_path_factory):
         yield both
 
 
+def estimated(samples, *, executor=None, checkpoint=None, **options):
+    """The estimate where the executor is."""
+    compute = relfit.Compute(executor=executor, checkpoint=checkpoint)
+    return relfit.estimate(*samples, rng=0, compute=compute, **options)
+
+
 def same(joint, expected):
     """The same bits."""
     np.testing.assert_array_equal(joint.values, expected.values)
@@ -75,19 +81,15 @@ def at(fraction, action):
 def test_same_bits_from_a_client_and_from_its_executor(samples, expected, cluster):
     _, client = cluster
     seen = []
-    same(
-        relfit.estimate(
-            *samples, rng=0, compute=relfit.Compute(executor=client), progress=lambda *now: seen.append(now)
-        ),
-        expected,
-    )
+    report = lambda *now: seen.append(now)  # noqa: E731
+    same(estimated(samples, executor=client, progress=report), expected)
     assert seen[-1][0] == seen[-1][1]
-    same(relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client.get_executor())), expected)
+    same(estimated(samples, executor=client.get_executor()), expected)
 
 
 def test_rows_do_not_stay_on_workers(samples, cluster):
     _, client = cluster
-    relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client))
+    estimated(samples, executor=client)
     held = client.run(lambda dask_worker: len(dask_worker.data))
     deadline = time.monotonic() + 20
     while any(held.values()) and time.monotonic() < deadline:
@@ -107,18 +109,13 @@ def test_files_go_by_their_path(samples, expected, cluster, tmp_path, monkeypatc
     if not seen:
         monkeypatch.setattr(schedulers, "seen_here", lambda rows: False)
     files = {name: str(tmp_path / f"{name}.npy") for name in models}
-    same(relfit.estimate(str(tmp_path / "r.npy"), files, rng=0, compute=relfit.Compute(executor=client)), expected)
+    same(estimated((str(tmp_path / "r.npy"), files), executor=client), expected)
     assert len(sent) == (0 if seen else 3)
 
 
 def test_work_of_a_killed_worker_is_resubmitted(samples, expected, tmp_path):
     with running(tmp_path, 2) as (cluster, client):
-        same(
-            relfit.estimate(
-                *samples, rng=0, compute=relfit.Compute(executor=client), progress=at(0.2, cluster.kill_worker)
-            ),
-            expected,
-        )
+        same(estimated(samples, executor=client, progress=at(0.2, cluster.kill_worker)), expected)
 
 
 def test_all_workers_lost_for_good(samples, expected, tmp_path, monkeypatch):
@@ -128,15 +125,10 @@ def test_all_workers_lost_for_good(samples, expected, tmp_path, monkeypatch):
         running(tmp_path, 1) as (cluster, client),
         pytest.raises(WorkersLost, match="no workers for 2 s; with a checkpoint"),
     ):
-        relfit.estimate(
-            *samples,
-            rng=0,
-            compute=relfit.Compute(executor=client, checkpoint=path),
-            progress=at(0.4, cluster.kill_worker),
-        )
+        estimated(samples, executor=client, checkpoint=path, progress=at(0.4, cluster.kill_worker))
     done, known = finished_patches(path)
     assert 0 < done < known
-    same(relfit.estimate(*samples, rng=0, compute=relfit.Compute(checkpoint=path)), expected)
+    same(estimated(samples, checkpoint=path), expected)
 
 
 def test_a_network_that_is_gone_for_a_while(samples, expected, cluster):
@@ -150,20 +142,16 @@ def test_a_network_that_is_gone_for_a_while(samples, expected, cluster):
         threading.Timer(3.0, setattr, (wire, "target", port)).start()
 
     with distributed.Client(wire.address, set_as_default=False) as client:
-        joint = relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client), progress=at(0.3, cut))
-    same(joint, expected)
+        same(estimated(samples, executor=client, progress=at(0.3, cut)), expected)
 
 
 def test_too_little_memory_is_refused_before_anything_is_killed(tmp_path):
     """A worker of 64 MB, of which 60% may be filled, and two samples of 24 MB each for one patch."""
     wide = np.random.default_rng(0).normal(size=(3, 1500, 2000))
     with running(tmp_path, 1, "--memory-limit=64MB") as (_, client):
-        with pytest.raises(
-            relfit.InputError, match=r"worker tcp://.* has 0.064 GB and needs about .* give memory= for"
-        ):
-            relfit.estimate(
-                wide[0], dict(zip("ab", wide[1:], strict=True)), rng=0, compute=relfit.Compute(executor=client)
-            )
+        said = r"worker tcp://.* has 0.064 GB and needs about .* give memory= for"
+        with pytest.raises(relfit.InputError, match=said):
+            estimated((wide[0], dict(zip("ab", wide[1:], strict=True))), executor=client)
         assert len(client.scheduler_info(n_workers=-1)["workers"]) == 1
 
 
@@ -172,7 +160,7 @@ def test_errors_of_the_work_come_through(samples, cluster):
     # Fails on tiles only, so that it passes the checks; a lambda, which is sent as it is.
     kernel = relfit.Radial(lambda t: np.exp(-t) if t.size < 10_000 else 1 // 0)
     with pytest.raises(ZeroDivisionError):
-        relfit.estimate(*samples, kernel=kernel, rng=0, compute=relfit.Compute(executor=client))
+        estimated(samples, executor=client, kernel=kernel)
 
 
 def test_a_task_that_the_scheduler_forgot_is_resubmitted(samples, expected, cluster, monkeypatch):
@@ -188,7 +176,7 @@ def test_a_task_that_the_scheduler_forgot_is_resubmitted(samples, expected, clus
         return real(*args, **options)
 
     monkeypatch.setattr(client, "submit", submit)
-    same(relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client)), expected)
+    same(estimated(samples, executor=client), expected)
     assert forgotten
 
 
@@ -227,7 +215,8 @@ def strangers(tmp_path_factory):
         shutil.copytree(package, folder / kind / "relfit", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "none/relfit/__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'relfit'\")")
     (folder / "broken/relfit/compute/reduce.py").unlink()
-    (folder / "other/relfit/util/__init__.py").write_text('__version__ = "0.0.7"')
+    version = folder / "other/relfit/util/__init__.py"
+    version.write_text(version.read_text().replace(relfit.__version__, "0.0.7"))
     return folder
 
 
@@ -244,7 +233,7 @@ def test_workers_with_another_relfit_are_refused_before_any_work(samples, strang
             cluster.start_worker(PYTHONPATH=str(strangers / kind))
             client.wait_for_workers(1, timeout=120)
             with pytest.raises(relfit.InputError, match=rf"^executor: worker tcp://.* {words}"):
-                relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client))
+                estimated(samples, executor=client)
             assert not any(client.run(lambda dask_worker: dask_worker.state.executed_count).values())
             cluster.kill_worker()
             while client.nthreads():

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from oracle import dense
+from oracle.products import products
 
 from relfit.api import estimate
-from relfit.compute.backend import Job, NumpyBackend
-from relfit.compute.reduce import Runtime, kernel_products
+from relfit.compute.backend import NumpyBackend
 from relfit.data.models import Density
 from relfit.kernels.composite import MultiScale
 from relfit.kernels.standard import IMQ, Gaussian
@@ -21,25 +20,6 @@ from relfit.compute.torch_backend import TorchBackend  # noqa: E402
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     monkeypatch.setattr(torch_backend, "TILE", 64)
-
-
-def products(backend, kernel, x, y=None, columns=3, **options):
-    rng = np.random.default_rng(1)
-    right = rng.normal(size=(len(x if y is None else y), columns)) if columns else np.ones(len(x if y is None else y))
-    left = rng.normal(size=(len(x), columns)) if columns else np.ones(len(x))
-    job = Job(
-        kernel,
-        backend.points(kernel, x),
-        None if y is None else backend.points(kernel, y),
-        {"phi": right},
-        {} if y is None else {"phi": left},
-        squares=True,
-        **options,
-    )
-    matrix = dense.gram(kernel, x, x if y is None else y)
-    if y is None or not options.get("diagonal", True):
-        np.fill_diagonal(matrix, 0.0)
-    return kernel_products([job], Runtime(backend))[0], matrix @ right, matrix.T @ left, (matrix**2).sum()
 
 
 def test_single_precision_does_not_use_tf32(monkeypatch):

@@ -17,13 +17,7 @@ from relfit.compute.triton_backend import TritonBackend  # noqa: E402
 CUDA = torch.cuda.is_available()
 DEVICES = [
     pytest.param("cpu", marks=pytest.mark.skipif(CUDA, reason="the CUDA device runs them")),
-    pytest.param(
-        "cuda",
-        marks=[
-            pytest.mark.gpu,
-            pytest.mark.skipif(not CUDA, reason="no CUDA device"),
-        ],
-    ),
+    pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not CUDA, reason="no CUDA device")]),
 ]
 KERNELS = {
     "gaussian": Gaussian(2.0),

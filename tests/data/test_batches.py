@@ -11,8 +11,7 @@ from peaks import peak_of
 from refusals import refused
 
 import relfit
-from relfit.compute.memory import Budget
-from relfit.compute.rows import is_mapped
+from relfit.compute.memory import Budget, is_mapped
 from relfit.data.batches import gathered
 from relfit.util import progress as bars
 

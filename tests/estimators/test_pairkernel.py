@@ -9,7 +9,7 @@ from relfit.compute.reduce import Runtime
 from relfit.estimators import ksd
 from relfit.estimators.pairkernel import PRODUCT_COLUMNS, PairKernel, Part, squared_distances
 from relfit.kernels.composite import Decay, MultiScale, Tilted
-from relfit.kernels.precomputed import Precomputed
+from relfit.kernels.custom import Precomputed
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
 
 SMOOTH = {

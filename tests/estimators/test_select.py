@@ -11,7 +11,7 @@ from relfit.cli import main
 from relfit.data.load import load
 from relfit.estimators.groups import split
 from relfit.estimators.kernel import MOST_HELD
-from relfit.kernels.choice import Select
+from relfit.kernels.composite import Select
 from relfit.kernels.standard import IMQ, Gaussian
 from relfit.paper.problems import blobs, draw
 

@@ -1,15 +1,15 @@
-"""A few faults of a cluster in every run of the tests; `make chaos` tries two hundred."""
+"""A few random faults in every run of the tests: `make chaos` tries two hundred of a cluster."""
 
 import random
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("distributed", reason="needs dask.distributed")
-pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs fork and /proc")
+pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs fork, signals, limits and /proc")
 
 
-def test_a_few_faults(tmp_path):
+def test_a_few_faults_of_a_cluster(tmp_path):
+    pytest.importorskip("distributed", reason="needs dask.distributed")
     from tools import chaos
 
     cluster = chaos.Chaos(tmp_path, random.Random(0), rows=2400)
@@ -22,3 +22,10 @@ def test_a_few_faults(tmp_path):
             assert outcome in ({"killed"} if fault is chaos.kill_client else {"same", "said"}), fault
     finally:
         cluster.stop()
+
+
+def test_any_sequence():
+    """Two sequences of commands in any order, with kills, full disks and twins at random moments."""
+    from tools import sequences
+
+    sequences.check(2, fixed=True)

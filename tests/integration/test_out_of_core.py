@@ -16,9 +16,17 @@ from refusals import refused
 import relfit
 from relfit.cli import main
 from relfit.compute import memory
-from relfit.compute import rows as stored
-from relfit.compute.memory import Budget, held_bytes, parse_memory
-from relfit.compute.rows import MappedRows, is_mapped, mapped_rows, some_rows, spilled, transposed
+from relfit.compute.memory import (
+    Budget,
+    MappedRows,
+    held_bytes,
+    is_mapped,
+    mapped_rows,
+    parse_memory,
+    some_rows,
+    spilled,
+    transposed,
+)
 from relfit.data import load as data_load
 from relfit.data.arrays import spilled_rows
 from relfit.data.files import FileRows
@@ -52,7 +60,7 @@ def files(samples, tmp_path):
 @pytest.fixture
 def small_parts(monkeypatch):
     """Every check and every patch sees a few rows only, so that seams are everywhere."""
-    monkeypatch.setattr(stored, "PART_NUMBERS", 200)
+    monkeypatch.setattr(memory, "PART_NUMBERS", 200)
     monkeypatch.setattr(Budget, "working", lambda self, kept, fewest, later=0: 100_000)
 
 
@@ -110,14 +118,7 @@ def test_densities_at_data_in_a_file_give_the_same_answer(files, options, small_
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"estimator": "linear"},
-        {"estimator": "incomplete"},
-        {"dependence": "shared"},
-    ],
-    ids=range(4),
+    "options", [{}, {"estimator": "linear"}, {"estimator": "incomplete"}, {"dependence": "shared"}], ids=range(4)
 )
 def test_a_target_and_samples_in_files_give_the_same_answer(files, options, small_parts):
     del files["reference"]
@@ -229,10 +230,10 @@ def test_a_file_that_changes_or_goes_is_noticed(tmp_path):
 
 def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
     def full(stream, rows, folder):
-        with stored._writing(folder):
+        with memory._writing(folder):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(stored, "_write", full)
+    monkeypatch.setattr(memory, "_write", full)
     refused(lambda: spilled([np.ones((2, 2))], tmp_path), "TMPDIR: cannot write rows to", "No space left")
     assert not list(tmp_path.iterdir())
 

@@ -52,11 +52,7 @@ def test_a_table_with_keys_is_looked_at_in_the_order_of_its_file():
     """Items are matched by key and held in the order of the keys, which are no times."""
     rng = np.random.default_rng(4)
     losses, keys = in_time(rng, 300, 2), rng.permutation(300)
-    rows = {
-        "id": np.tile(keys, 2),
-        "model": ["a"] * 300 + ["b"] * 300,
-        "loss": losses.T.ravel(),
-    }
+    rows = {"id": np.tile(keys, 2), "model": ["a"] * 300 + ["b"] * 300, "loss": losses.T.ravel()}
     assert lower(rows, item="id", model="model", score="loss").doubts
     wide = {"id": keys, "a": losses[:, 0], "b": losses[:, 1]}
     assert lower(wide, item="id").doubts
@@ -67,10 +63,7 @@ def test_a_table_with_keys_is_looked_at_in_the_order_of_its_file():
 def shifted(size):
     """A normal density with this mean."""
     return relfit.Density(
-        log_prob=lambda x: -0.5 * np.square(x - size).sum(axis=-1),
-        score=lambda x: size - x,
-        dim=2,
-        normalised=True,
+        log_prob=lambda x: -0.5 * np.square(x - size).sum(axis=-1), score=lambda x: size - x, dim=2, normalised=True
     )
 
 
@@ -120,11 +113,7 @@ def test_a_design_of_few_pairs_suffers_less_from_the_order():
         data, a, b = (in_time(rng, 400, 2) for _ in range(3))
         for estimator, found in factors.items():
             result = relfit.compare(
-                data,
-                {"a": a, "b": b + 0.3},
-                kernel=relfit.Gaussian(1.5),
-                estimator=estimator,
-                rng=0,
+                data, {"a": a, "b": b + 0.3}, kernel=relfit.Gaussian(1.5), estimator=estimator, rng=0
             )
             (note,) = about_order(result)
             found.append(float(note.partition("factor of about ")[2].split()[0]))

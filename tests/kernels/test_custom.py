@@ -6,8 +6,7 @@ from refusals import refused
 
 import relfit
 from relfit.kernels import kernel_from_dict
-from relfit.kernels.choice import Collection
-from relfit.kernels.composite import Tilted
+from relfit.kernels.composite import Collection, Tilted
 from relfit.kernels.custom import Radial, Recorded
 from relfit.kernels.standard import IMQ, Gaussian
 

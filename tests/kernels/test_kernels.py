@@ -32,10 +32,7 @@ R2 = np.array([0.0, 1e-8, 0.3, 1.0, 7.0, 60.0])
 def test_derivatives_agree_with_differences(kernel):
     step = 1e-5
     r2 = R2[2:]  # away from 0, where a Matérn kernel is not smooth in r²
-    for function, derivative in (
-        (kernel.phi, kernel.dphi(r2)),
-        (kernel.dphi, kernel.r2ddphi(r2) / r2),
-    ):
+    for function, derivative in ((kernel.phi, kernel.dphi(r2)), (kernel.dphi, kernel.r2ddphi(r2) / r2)):
         numeric = (function(r2 + step) - function(r2 - step)) / (2 * step)
         np.testing.assert_allclose(derivative, numeric, rtol=1e-6, atol=1e-9)
     assert kernel.r2ddphi(R2)[0] == 0.0
@@ -74,16 +71,6 @@ def test_estimates_are_those_of_the_dense_formulas(kernel, rng):
 )
 def test_dictionaries_round_trip(kernel):
     assert kernel_from_dict(kernel.to_dict()) == kernel
-
-
-def test_gaussian_by_hand():
-    """exp(−8/(2·2²)) = e⁻¹."""
-    assert Gaussian(2.0).phi(np.array([8.0]))[0] == pytest.approx(np.exp(-1.0))
-
-
-def test_imq_by_hand():
-    """(2² + 5)⁻¹ = 1/9."""
-    assert IMQ(2.0, -1.0).phi(np.array([5.0]))[0] == pytest.approx(1 / 9)
 
 
 def test_matern_one_half_is_for_mmd_only():

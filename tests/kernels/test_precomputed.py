@@ -5,9 +5,8 @@ import pytest
 from refusals import refused
 
 import relfit
-from relfit.kernels.choice import Select
-from relfit.kernels.composite import Tilted
-from relfit.kernels.precomputed import Precomputed
+from relfit.kernels.composite import Select, Tilted
+from relfit.kernels.custom import Precomputed
 from relfit.kernels.standard import Gaussian
 
 

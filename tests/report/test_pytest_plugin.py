@@ -93,7 +93,7 @@ def test_a_run_without_relfit_does_not_import_it(pytester):
         def test_quick():
             loaded = {name for name in sys.modules if name.startswith("relfit.")}
             assert "relfit.report.pytest_plugin" in loaded
-            assert not loaded - {"relfit.report", "relfit.report.pytest_plugin", "relfit.util", "relfit.util.attached"}
+            assert not loaded - {"relfit.report", "relfit.report.pytest_plugin", "relfit.util"}
         """
     )
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)

@@ -8,7 +8,7 @@ from refusals import refused
 
 import relfit
 from relfit.kernels import kernel_from_dict
-from relfit.kernels.choice import Collection
+from relfit.kernels.composite import Collection
 from relfit.kernels.standard import IMQ, Gaussian
 from relfit.paper.problems import blobs, draw
 from relfit.stats.joint import JointEstimate, Psi

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 import relfit
-from relfit.util.shared import Shared
+from relfit.util.libraries import Shared
 
 
 def test_made_once_and_undone_once():

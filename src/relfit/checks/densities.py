@@ -14,7 +14,7 @@ from scipy.spatial.distance import cdist
 from relfit.checks.base import Compared, Estimated, Findings
 from relfit.data.models import Density
 from relfit.estimators.pairkernel import PairKernel
-from relfit.kernels.choice import Collection
+from relfit.kernels.composite import Collection
 from relfit.util.arrays import Array, Mask, Rows, host
 from relfit.util.text import listed
 

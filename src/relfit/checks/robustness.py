@@ -13,8 +13,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from relfit.checks.base import Compared, Findings
-from relfit.compute.backend import NumpyBackend
-from relfit.compute.nearby import NearbyBackend, SharedSums
+from relfit.compute.backend import NearbyBackend, NumpyBackend, SharedSums
 from relfit.data.load import Data
 from relfit.data.models import Density
 from relfit.estimators import joint_estimate

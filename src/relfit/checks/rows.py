@@ -18,7 +18,7 @@ from relfit.estimators import joint_estimate
 from relfit.estimators.base import Complete, PairDesign, samples_of
 from relfit.estimators.groups import take
 from relfit.estimators.kernel import fine_structure
-from relfit.kernels.choice import Collection
+from relfit.kernels.composite import Collection
 from relfit.settings import Plan
 from relfit.stats.decision import difference_variance
 from relfit.stats.joint import JointEstimate

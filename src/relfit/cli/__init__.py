@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 
-from relfit.util.streams import complain
+from relfit.util.errors import complain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -19,9 +19,8 @@ import click
 
 from relfit.cli.sections import in_options, option_names
 from relfit.util import __version__
-from relfit.util.errors import ON_COMMAND_LINE, RelfitError
+from relfit.util.errors import ON_COMMAND_LINE, RelfitError, complain
 from relfit.util.files import forget_read
-from relfit.util.streams import complain
 from relfit.util.text import visible
 
 DONE = 0

@@ -20,7 +20,7 @@ from relfit.estimators import ESTIMATORS
 from relfit.estimators.locations import AT_LOCATIONS
 from relfit.kernels import NAMED
 from relfit.kernels.base import Kernel
-from relfit.kernels.choice import Select
+from relfit.kernels.composite import Select
 from relfit.settings import NO_TEST, Compute, Settings
 from relfit.stats.tests import DEFAULT, TESTS
 from relfit.util.checks import Fraction, Whole, flagged

@@ -19,9 +19,8 @@ from rich.text import Text
 
 from relfit.cli.sections import STARTED, in_options, opt, section
 from relfit.data.files import split_key
-from relfit.util.errors import InputError
+from relfit.util.errors import InputError, complain, to_nowhere
 from relfit.util.files import note_read, was_read, write_text_atomic
-from relfit.util.streams import complain, to_nowhere
 from relfit.util.text import listed, visible
 
 if TYPE_CHECKING:

@@ -14,8 +14,13 @@ from urllib.parse import urlsplit
 
 from relfit.compute.checkpoint import finished_patches
 from relfit.compute.reduce import NARROW, patch_sums
-from relfit.util.errors import BackendUnavailable, InputError, RelfitError, WorkersLost
-from relfit.util.streams import complain
+from relfit.util.errors import (
+    BackendUnavailable,
+    InputError,
+    RelfitError,
+    WorkersLost,
+    complain,
+)
 from relfit.util.workers import Processes
 
 # Pairs of short rows that take about as long as the start of a process.

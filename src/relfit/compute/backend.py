@@ -5,30 +5,31 @@ arithmetic. What there is to compute is a `Job`; a block of a job is a job too.
 `NumpyBackend`, the reference, is always available: cache-sized tiles, one matrix product for
 r², the kernel function in place, sums by BLAS. In single precision its tiles are float32,
 and what is summed over them is float64. `NumbaBackend` is the same with the compiled passes
-of `numba_tiles`. `LookupBackend` is for kernels given as a matrix of their values.
+of `numba_tiles`. `LookupBackend` is for kernels given as a matrix of their values, and
+`NearbyBackend` for several kernels that differ in length only, from one matrix of distances.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import accumulate
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from relfit.compute.rows import cuts
+from relfit.compute.memory import cuts
 from relfit.kernels.base import Kernel, Weight
-from relfit.kernels.composite import Squared
 from relfit.kernels.standard import Gaussian
 from relfit.util.arrays import Array
-from relfit.util.shared import without_warnings
+from relfit.util.libraries import without_warnings
 from relfit.util.text import first_line
 
 Precision = Literal["double", "single"]
@@ -56,6 +57,10 @@ LARGEST_SINGLE_RATIO = 64.0
 LARGEST_WITH_SIDES = 16.0
 # Between these lengths all powers of them stay within float32.
 SINGLE_LENGTHS = (1e-4, 1e4)
+# With several kernels, rows and columns of a tile: few tiles, since threads wait for the
+# interpreter between them; and those of a matrix that is a single block.
+SHARED_TILE = (224, 2048)
+WHOLE = 2048
 
 
 @dataclass(frozen=True)
@@ -66,8 +71,8 @@ class Points:
     (or x·y). `rows` are the centred rows themselves, used instead where the product would
     lose digits (`by_differences`). All are arrays of the backend's library; for torch, all
     three are the rows, and `largest` is their largest squared norm. `single` is left and
-    right in float32, if they were asked for. `start` is the number of the first row.
-    `operands` is for a backend to keep what it makes of the rows.
+    right in float32, if they were asked for. `operands` is for a backend to keep what it
+    makes of the rows.
     """
 
     rows: Any
@@ -75,8 +80,7 @@ class Points:
     right: Any
     by_differences: bool
     largest: float = 0.0
-    single: tuple[Any, Any] | None = None
-    start: int = 0
+    single: Any = None
     operands: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:
@@ -85,13 +89,14 @@ class Points:
     def __getitem__(self, block: slice) -> Points:
         if block == slice(0, len(self)):
             return self
-        single = (
-            None if self.single is None else (self.single[0][block], self.single[1][:, block])
-        )
-        sides = self.left[block], self.right[:, block]
-        start = self.start + block.indices(len(self))[0]
-        return Points(
-            self.rows[block], *sides, self.by_differences, self.largest, single, start
+        single = self.single and (self.single[0][block], self.single[1][:, block])
+        return replace(
+            self,
+            rows=self.rows[block],
+            left=self.left[block],
+            right=self.right[:, block],
+            single=single,
+            operands={},
         )
 
 
@@ -167,14 +172,15 @@ class Job:
     def zeros(self) -> Products:
         """Zeros for the transposed products, in the library of the right-hand sides."""
 
-        def zeros(side: Any, length: int) -> Array:
-            shape = (*side.shape[1:], length)
-            return np.zeros(shape) if isinstance(side, np.ndarray) else side.new_zeros(shape)
+        def zeros(sides: Mapping[Weight, Any], length: int) -> dict[Weight, Array]:
+            found = {}
+            for w, side in sides.items():
+                shape = (*side.shape[1:], length)
+                of_numpy = isinstance(side, np.ndarray)
+                found[w] = np.zeros(shape) if of_numpy else side.new_zeros(shape)
+            return found
 
-        rows = {w: zeros(side, len(self.x)) for w, side in self.right.items()}
-        return Products(
-            rows, {w: zeros(side, len(self.across)) for w, side in self.left.items()}
-        )
+        return Products(zeros(self.right, len(self.x)), zeros(self.left, len(self.across)))
 
 
 @dataclass
@@ -244,11 +250,12 @@ class NumpyBackend:
     """The reference backend; always available."""
 
     precision: Precision = "double"
-    threads: bool = True
+    library: ClassVar[str] = "numpy"
+    threads: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
-        return "numpy" if self.precision == "double" else "numpy (float32)"
+        return self.library if self.precision == "double" else f"{self.library} (float32)"
 
     def array(self, values: Array) -> Array:
         return values
@@ -285,26 +292,22 @@ class NumpyBackend:
             not float(norms.max(initial=0.0))
             <= LARGEST_PRODUCT_RATIO * (kernel.length / unit) ** 2
         )
-        # Here and not for every block; what does not fit into float32 is computed in double
-        # precision.
-        with np.errstate(over="ignore"):
-            single = (
-                None
-                if self.precision == "double"
-                else (left.astype(np.float32), right.astype(np.float32))
-            )
+        single = None
+        if self.precision == "single":
+            # Here and not for every block; what does not fit into float32 is computed in double
+            # precision.
+            with np.errstate(over="ignore"):
+                single = left.astype(np.float32), right.astype(np.float32)
         return Points(rows, left, right, far, single=single)
 
     def block_sums(self, block: Job) -> Products:
-        operands = self.operands(
-            block,
-            np.float32 if self.precision == "single" and fits_single(block) else np.float64,
-        )
+        single = self.precision == "single" and fits_single(block)
+        operands = self.operands(block, np.float32 if single else np.float64)
         products = operands.products()
-        for sums, sides in ((products.rows, operands.right), (products.columns, operands.left)):
-            for w, (_, scale) in sides.items():
-                if scale is not None:
-                    sums[w] *= scale
+        for w, (_, scale) in operands.right.items():
+            products.rows[w] *= scale
+        for w, (_, scale) in operands.left.items():
+            products.columns[w] *= scale
         return products
 
     def operands(self, block: Job, dtype: Any) -> Operands:
@@ -320,9 +323,7 @@ class NumbaBackend(NumpyBackend):
     rounding.
     """
 
-    @property
-    def name(self) -> str:
-        return "numba" if self.precision == "double" else "numba (float32)"
+    library: ClassVar[str] = "numba"
 
     def operands(self, block: Job, dtype: Any) -> Operands:
         return Operands(block, dtype) if numba_problem() else _FusedOperands(block, dtype)
@@ -347,19 +348,16 @@ def numba_problem() -> str:
             )
     except Exception as error:  # noqa: BLE001  (a compiler may fail in any way)
         return f"numba does not work here ({type(error).__name__}: {first_line(error)})"
-    off = np.abs(sums.rows["phi"] / exact.rows["phi"] - 1.0).max() + abs(
-        sums.squares / exact.squares - 1.0
-    )
+    off = np.abs(sums.rows["phi"] / exact.rows["phi"] - 1.0).max()
+    off += abs(sums.squares / exact.squares - 1.0)
     return "" if off < 1e-13 else f"numba's sums are off by {off:.0e} from NumPy's"
 
 
-def add_up_tiles(
-    block: Job, operands: Any, height: int, width: int, squared_norm: Callable[[Array], Any]
-) -> Products:
+def add_up_tiles(block: Job, operands: Any) -> Products:
     """The products of a block, transposed, tile by tile in a fixed order.
 
-    ``operands.weights(i, j)`` is one tile of every weight, and ``operands.product(side,
-    part, tile)`` is ``(tile @ side[part])ᵀ``.
+    ``operands.weights(i, j)`` is one tile of every weight, ``operands.product(side, part,
+    tile)`` is ``(tile @ side[part])ᵀ``, and ``operands.squared_norm(tile)`` is Σφ².
     """
     products = block.zeros()
     squares = 0.0
@@ -368,7 +366,7 @@ def add_up_tiles(
         view = sums[..., at]
         view += operands.product(side, part, tile)
 
-    for i, j in _tiles(block, height, width):
+    for i, j in _tiles(block, operands.height, operands.width):
         weights = operands.weights(i, j)
         mirrored = block.symmetric and i != j
         for w, tile in weights.items():
@@ -378,7 +376,7 @@ def add_up_tiles(
             elif w in operands.left:
                 add(products.columns[w], j, operands.left[w], i, tile.T)
         if block.squares:
-            squares += squared_norm(weights["phi"]) * (2.0 if mirrored else 1.0)
+            squares += operands.squared_norm(weights["phi"]) * (2.0 if mirrored else 1.0)
     products.squares = squares
     return products
 
@@ -416,7 +414,7 @@ class _Scratch(threading.local):
 
 
 _scratch = _Scratch()
-_Side = tuple[Array, Array | None]
+_Side = tuple[Array, Any]
 
 
 def _side(side: Array, dtype: Any) -> _Side:
@@ -424,7 +422,7 @@ def _side(side: Array, dtype: Any) -> _Side:
     scale, so that they fit.
     """
     if dtype == np.float64:
-        return side, None
+        return side, 1.0
     largest = np.abs(side).max(axis=0, initial=0.0)
     scale = np.where(largest > 0.0, largest, 1.0)
     return (side / scale).astype(np.float32), np.asarray(scale)[..., None]
@@ -434,22 +432,12 @@ class Operands:
     """A block's operands in the working precision, prepared once for all tiles."""
 
     def __init__(self, block: Job, dtype: Any) -> None:
-        self.block, self.across, self.without_diagonal = (
-            block,
-            block.across,
-            block.without_diagonal,
-        )
+        self.block = block
+        self.across = block.across
         self.by_differences = block.x.by_differences or self.across.by_differences
-        x = block.x.left
-        y = self.across.right
-        if (
-            dtype == np.float32
-            and block.x.single is not None
-            and self.across.single is not None
-        ):
-            x = block.x.single[0]
-            y = self.across.single[1]
-        self.x, self.y = (part.astype(dtype, copy=False) for part in (x, y))
+        single = dtype == np.float32
+        self.x = block.x.single[0] if single else block.x.left
+        self.y = self.across.single[1] if single else self.across.right
         self.right, self.left = (
             {w: _side(b, dtype) for w, b in sides.items()}
             for sides in (block.right, block.left)
@@ -458,7 +446,7 @@ class Operands:
         self.height, self.width = self.tile_sizes(dtype, columns)
         size = self.height * self.width
         self.tile, self.out, self.tiles = _scratch.arrays(
-            dtype, size, columns * self.width, self.more_tiles() * size
+            dtype, size, columns * self.width, len(block.right) * size
         )
 
     def tile_sizes(self, dtype: Any, columns: int) -> tuple[int, int]:
@@ -468,10 +456,6 @@ class Operands:
             # other than the Gaussian need several tiles at once, which are kept small.
             return TILE, max(TILE, len(self.across))
         return TILE, TILE if dtype == np.float64 else 2 * TILE
-
-    def more_tiles(self) -> int:
-        """The number of tiles needed besides that of the argument."""
-        return 0
 
     def argument(self, i: slice, j: slice) -> Array:
         """One tile of q r² (or x·y)."""
@@ -506,7 +490,7 @@ class Operands:
 
     def drop_diagonal(self, tile: Array, i: slice, j: slice, value: float) -> None:
         """Give the pairs that are left out this value."""
-        if self.without_diagonal and j.start <= i.start < j.stop:
+        if self.block.without_diagonal and j.start <= i.start < j.stop:
             np.fill_diagonal(tile[:, i.start - j.start :], value)
 
     def product(self, side: _Side, part: slice, tile: Array) -> Array:
@@ -521,13 +505,12 @@ class Operands:
 
     def products(self) -> Products:
         """The products of the block, with columns still divided by their scale."""
-        return add_up_tiles(
-            self.block,
-            self,
-            self.height,
-            self.width,
-            lambda phi: float(phi.ravel() @ phi.ravel()),
-        )
+        return add_up_tiles(self.block, self)
+
+    def squared_norm(self, tile: Array) -> float:
+        """The sum of squares of a tile."""
+        flat = tile.ravel()
+        return float(flat @ flat)
 
 
 class _FusedOperands(Operands):
@@ -538,14 +521,7 @@ class _FusedOperands(Operands):
     def __init__(self, block: Job, dtype: Any) -> None:
         super().__init__(block, dtype)
         self.compiled = import_module("relfit.compute.numba_tiles")
-        kernel = block.kernel
-        self.squared = isinstance(kernel, Squared)
-        self.terms = self.compiled.terms_of(
-            kernel.kernel if isinstance(kernel, Squared) else kernel, dtype
-        )
-
-    def more_tiles(self) -> int:
-        return len(self.block.right) if self.block.kernel.unit_rate is None else 0
+        self.terms = self.compiled.terms_of(block.kernel, dtype)
 
     def values(self, argument: Array) -> dict[Weight, Array]:
         if self.block.kernel.unit_rate is not None:
@@ -560,15 +536,13 @@ class _FusedOperands(Operands):
         tiles = [*out, None, None][:3]
         for number, term in enumerate(self.terms):
             self.compiled.tile_values(argument.reshape(-1), term, number > 0, *tiles)
-        if self.squared:
-            np.square(out, out=out)
         return dict(zip(which, out.reshape(len(which), *argument.shape), strict=True))
 
     def products(self) -> Products:
         block = self.block
-        products = self.block.zeros()
         if list(block.right) != ["phi"] or any(side.ndim > 1 for side in block.sides):
             return super().products()
+        products = block.zeros()
         right = self.right["phi"][0]
         rows = products.rows["phi"]
         symmetric = block.symmetric
@@ -584,16 +558,18 @@ class _FusedOperands(Operands):
             columns = np.zeros(len(block.across))
         for i, j in _tiles(block, self.height, self.width):
             tile = self.argument(i, j)
+            if not gaussian:
+                tile = self.values(tile)["phi"]
             upper = symmetric and i == j
-            tile = tile if gaussian else self.values(tile)["phi"]
             if not upper:
                 self.drop_diagonal(tile, i, j, -math.inf if gaussian else 0.0)
             products.squares += self.compiled.tile_sums(
                 tile, None if gaussian else True, right[j], left[i], rows[i], columns[j], upper
             )
-        products.squares = (
-            products.squares * (2.0 if symmetric else 1.0) if block.squares else 0.0
-        )
+        if not block.squares:
+            products.squares = 0.0
+        elif symmetric:
+            products.squares *= 2.0
         return products
 
 
@@ -634,3 +610,134 @@ class LookupBackend(NumpyBackend):
     def block_sums(self, block: Job) -> Products:
         kernel: Any = block.kernel
         return block.products(kernel.block(block.x.rows, block.across.rows))
+
+
+@dataclass(frozen=True)
+class Together(Kernel):
+    """Kernels whose sums are taken together, from the longest to the shortest; not for users.
+
+    Its weights have names such as (0, "phi"), φ of the first kernel.
+    """
+
+    kernels: tuple[Kernel, ...]
+
+    @property
+    def parts(self) -> tuple[Kernel, ...]:
+        return self.kernels
+
+    @property
+    def names(self) -> list[Any]:
+        """The name of φ of each kernel."""
+        return [(k, "phi") for k in range(len(self.kernels))]
+
+
+@dataclass
+class SharedSums:
+    """Sums over kernel matrices for estimates that differ in their kernel only.
+
+    The estimates are made one after another and ask for the same sums in the same order. The
+    first computes and keeps those of all `kernels`.
+    """
+
+    kernels: tuple[Kernel, ...]
+    kept: dict[Kernel, deque[list[Any]]] = field(default_factory=dict)
+
+    def sums(self, reduction: Any, compute: Callable[[Any], Sequence[Any]]) -> list[Any]:
+        """The sums of the reduction; `compute` makes those of a reduction with any kernel."""
+        waiting = self.kept.setdefault(reduction.kernel, deque())
+        if not waiting:
+            every = compute(replace(reduction, kernel=Together(self.kernels)))
+            for k, kernel in enumerate(self.kernels):
+                each = [sums.of_kernel(k) for sums in every]
+                self.kept.setdefault(kernel, deque()).append(each)
+        return waiting.popleft()
+
+
+@dataclass(frozen=True)
+class NearbyBackend(NumpyBackend):
+    """Computes the distances of a block once for all kernels of a `Together`.
+
+    In single precision, blocks that would lose too many digits are in double precision.
+    """
+
+    def block_rows(self, longest: int, sides: int, memory: int) -> int:
+        """Whole matrices of up to 2048 rows: there are several of them, and each block has a
+        price of its own.
+        """
+        return longest if longest <= WHOLE else super().block_rows(longest, sides, memory)
+
+    def points(self, kernel: Kernel, rows: Array) -> Points:
+        """The rows, prepared for the longest kernel."""
+        return super().points(_kernels(kernel)[0], rows)
+
+    def block_sums(self, block: Job) -> Products:
+        with np.errstate(over="ignore", under="ignore"):
+            return super().block_sums(block)
+
+    def operands(self, block: Job, dtype: Any) -> Operands:
+        kernels = _kernels(block.kernel)
+        block = replace(block, kernel=kernels[0])
+        single = self.precision == "single" and fits_single(block, kernels[-1].length)
+        return _SharedOperands(block, np.float32 if single else np.float64, kernels)
+
+
+def _kernels(kernel: Kernel) -> tuple[Kernel, ...]:
+    assert isinstance(kernel, Together)  # noqa: S101  (no other kernel comes with this backend)
+    return kernel.kernels
+
+
+class _SharedOperands(Operands):
+    """A tile of every weight of every kernel from one tile of distances."""
+
+    def __init__(self, block: Job, dtype: Any, kernels: Sequence[Kernel]) -> None:
+        self.kernels = kernels
+        names: Any = block.right
+        self.which = tuple(dict.fromkeys(name for _, name in names))
+        self.squares = np.zeros(len(kernels))
+        super().__init__(block, dtype)
+
+    def tile_sizes(self, dtype: Any, columns: int) -> tuple[int, int]:
+        height, width = SHARED_TILE
+        return height, min(width, max(len(self.across), height))
+
+    def products(self) -> Products:
+        """The products with every kernel, and the squares of each."""
+        block = replace(self.block, squares=False)
+        every: Any = add_up_tiles(block, self)
+        every.squares = self.squares
+        return every  # type: ignore[no-any-return]
+
+    def weights(self, i: slice, j: slice) -> Any:
+        weights: Any = super().weights(i, j)
+        if self.block.squares:
+            twice = 2.0 if self.block.symmetric and i != j else 1.0
+            for k in range(len(self.kernels)):
+                self.squares[k] += twice * self.squared_norm(weights[k, "phi"])
+        return weights
+
+    def values(self, argument: Array) -> Any:
+        """The weights of every kernel.
+
+        For Gaussians of the lengths 2b and b/2 one exponential gives both: φ of the second
+        is φ¹⁶ of the first.
+        """
+        longest = self.kernels[0]
+        if longest.unit_rate is None:
+            t = np.maximum(argument, 0.0, out=argument)
+            each = [kernel.weights(t.copy(), self.which) for kernel in self.kernels]
+            return {
+                (k, name): tile
+                for k, tiles in enumerate(each)
+                for name, tile in zip(self.which, tiles, strict=True)
+            }
+        if len(self.kernels) == 2 and longest.length == 4.0 * self.kernels[1].length:
+            first = np.exp(argument, out=argument)
+            second = self.tiles[: argument.size].reshape(argument.shape)
+            np.multiply(first, first, out=second)
+            for _ in range(3):
+                np.multiply(second, second, out=second)
+            return {(0, "phi"): first, (1, "phi"): second}
+        return {
+            (k, "phi"): np.exp(argument * (longest.length / each.length) ** 2)
+            for k, each in enumerate(self.kernels)
+        }

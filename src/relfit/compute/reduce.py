@@ -45,17 +45,16 @@ from relfit.compute.backend import (
     NumpyBackend,
     Precision,
     Products,
+    SharedSums,
     numba_problem,
 )
 from relfit.compute.checkpoint import Checkpoint
-from relfit.compute.nearby import SharedSums
-from relfit.compute.rows import cuts, opened, parts
+from relfit.compute.memory import cuts, opened, parts
 from relfit.compute.schedulers import Scheduler, Task, local_executor, local_results
 from relfit.kernels.base import Kernel
 from relfit.util.arrays import Array, host
 from relfit.util.errors import BackendUnavailable, InputError
-from relfit.util.libraries import has_cuda, usable_cores
-from relfit.util.shared import Shared
+from relfit.util.libraries import Shared, has_cuda, usable_cores
 
 T = TypeVar("T")
 
@@ -117,23 +116,18 @@ def chosen_backend(
     if workload.executor and name in ("torch", "triton"):
         raise InputError(
             f"executor: cannot be combined with backend={name!r}, which has its own threads; "
-            f"leave it out or use "
-            'backend="numpy"'
+            'leave it out or use backend="numpy"'
         )
     device = workload.device
     if name == "auto":
-        if (
-            device is None
-            and not workload.executor
-            and workload.pairs >= DEVICE_PAIRS
-            and has_cuda()
-        ):
+        worth_it = workload.pairs >= DEVICE_PAIRS and not workload.executor
+        if device is None and worth_it and has_cuda():
             device = "cuda:0"
         if device is None:
             name = "numba" if fits_compiled(workload) else "numpy"
+        elif precision == "single" and _has("triton") and has_cuda() and fits_fused(workload):
+            return _tensor_backend(device, fused=True), ()
         else:
-            if precision == "single" and _has("triton") and has_cuda() and fits_fused(workload):
-                return _tensor_backend(device, fused=True), ()
             name = "torch"
     if name == "numpy":
         return NumpyBackend(cast(Precision, precision)), ()
@@ -403,9 +397,8 @@ def matrix_sums(
 def patch_rows(width: int, runtime: Runtime) -> int:
     """Rows and columns of a patch, for this many numbers to each pair."""
     if not runtime.backend.threads:
-        return (
-            DEVICE_NUMBERS // width
-        )  # A device is not shared: it gets whole matrices, as far as they fit.
+        # A device is not shared: it gets whole matrices, as far as they fit.
+        return DEVICE_NUMBERS // width
     rows = math.ceil(PATCH_ROWS / math.sqrt(max(1.0, width / NARROW)) / BLOCK_ROWS) * BLOCK_ROWS
     if (
         isinstance(runtime.backend, LocalBackend)

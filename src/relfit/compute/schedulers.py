@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from relfit.compute.backend import BLOCKS_IN_FLIGHT
-from relfit.compute.rows import MappedRows, is_mapped, mapped_rows, parts, seen_here, spilled
+from relfit.compute.memory import MappedRows, is_mapped, mapped_rows, parts, seen_here, spilled
 from relfit.util import __version__
 from relfit.util.errors import InputError, RelfitError, WorkersLost
 from relfit.util.files import temporary_folder
@@ -112,9 +112,8 @@ def local_executor(pairs: int, threads: int) -> AbstractContextManager[Executor 
     """Threads for work on this many pairs of rows; None if starting them would take longer
     than the work.
     """
-    return (
-        nullcontext() if threads == 1 or pairs < SERIAL_PAIRS else ThreadPoolExecutor(threads)
-    )
+    serial = threads == 1 or pairs < SERIAL_PAIRS
+    return nullcontext() if serial else ThreadPoolExecutor(threads)
 
 
 def local_results(
@@ -307,15 +306,12 @@ class _DaskRun:
         """Withdraw these tasks, and the rows that were sent: a worker that held them may be
         gone.
         """
-        rows = [source for source in self.sent if hasattr(source, "release")]
-        futures = [
-            submission.future for submission in submissions if submission.future is not None
-        ]
+        held = [*self.sent, *(submission.future for submission in submissions)]
         self.sent = []
         # A cluster that no longer exists raises many kinds of errors; there is nothing to
         # withdraw then.
         with contextlib.suppress(Exception):
-            self.client.cancel([*futures, *rows])
+            self.client.cancel([each for each in held if hasattr(each, "release")])
         for submission in submissions:
             submission.future = None
 
@@ -341,17 +337,14 @@ class _DaskRun:
         with _losses():
             shared = bool(mapped) and all(self.client.run(seen_here, mapped).values())
             arrays = [k for k, rows in enumerate(sent) if rows is None or not shared]
-            futures = (
-                self.client.scatter([self.sources[k] for k in arrays], hash=False)
-                if arrays
-                else []
-            )
-        for k, future in zip(arrays, futures, strict=True):
-            sent[k] = future
+            if arrays:
+                futures = self.client.scatter([self.sources[k] for k in arrays], hash=False)
+                for k, future in zip(arrays, futures, strict=True):
+                    sent[k] = future
         return sent
 
     def _wait(self, future: Any) -> Any:
-        no_workers_since = None
+        last_seen = time.monotonic()
         idle = 0
         while True:
             try:
@@ -366,13 +359,9 @@ class _DaskRun:
                     raise _Lost(
                         "the scheduler left it waiting while workers were idle"
                     ) from None
-                no_workers_since = (
-                    None if _workers(self.client) else (no_workers_since or time.monotonic())
-                )
-                if (
-                    no_workers_since is not None
-                    and time.monotonic() - no_workers_since > WORKER_TIMEOUT
-                ):
+                if _workers(self.client):
+                    last_seen = time.monotonic()
+                elif time.monotonic() - last_seen > WORKER_TIMEOUT:
                     raise _no_workers() from None
 
 
@@ -437,15 +426,14 @@ def check_workers(client: Any, addresses: Iterable[str] | None = None) -> None:
     asked = None if addresses is None else list(addresses)
     if asked == []:
         return
+    advice = f"install relfit {__version__} there, as it is here"
     for name in ("relfit.util:__version__", "relfit.compute.reduce:patch_sums"):
         answers: dict[str, Any] = {}
-        with contextlib.suppress(
-            OSError, TimeoutError
-        ):  # A worker that is lost is noticed later.
+        # A worker that is lost is noticed later.
+        with contextlib.suppress(OSError, TimeoutError):
             # A function of Python itself, which every worker has.
             answers = client.run(pkgutil.resolve_name, name, workers=asked, on_error="return")
         for address, answer in answers.items():
-            advice = f"install relfit {__version__} there, as it is here"
             if isinstance(answer, Exception) and not isinstance(answer, OSError | TimeoutError):
                 why = f"{type(answer).__name__}: {first_line(answer)}"
                 raise InputError(

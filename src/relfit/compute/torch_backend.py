@@ -88,33 +88,30 @@ class TorchBackend:
 
         with torch.no_grad(), _float32_products_in_full():
             single = self.precision == "single" and _fits_single(block)
-            operands = _Operands(block, torch.float32 if single else torch.float64)
+            dtype = torch.float32 if single else torch.float64
             size = TILE if self.device == "cpu" else DEVICE_TILE
-            return add_up_tiles(
-                block,
-                operands,
-                size,
-                size,
-                lambda phi: torch.linalg.vector_norm(phi).double() ** 2,
-            )
+            return add_up_tiles(block, _Operands(block, dtype, size))
 
 
 class _Operands:
     # See `relfit.compute.backend.Operands`.
-    def __init__(self, block: Job, dtype: Any) -> None:
+    def __init__(self, block: Job, dtype: Any, size: int) -> None:
         import torch
 
         self.block = block
         self.dtype = dtype
+        self.height = size
+        self.width = size
         self.right, self.left = (
-            {w: _Side(b, dtype) for w, b in sides.items()}
+            {w: _scaled(b, dtype) for w, b in sides.items()}
             for sides in (block.right, block.left)
         )
         self.by_differences = block.x.by_differences or block.across.by_differences
         x = block.x.rows
         y = block.across.rows
         if block.kernel.variable == "dot":
-            self.x, self.y = x.to(dtype), y.to(dtype)
+            self.x = x.to(dtype)
+            self.y = y.to(dtype)
         elif not self.by_differences:
             # [−2q x, q‖x‖², 1] and [y, 1, q‖y‖²], whose product is q r².
             rate = length_unit(block.kernel)[1]
@@ -127,8 +124,8 @@ class _Operands:
         import torch
 
         block = self.block
-        kernel = self.block.kernel
-        which = tuple(self.block.right)
+        kernel = block.kernel
+        which = tuple(block.right)
         if self.by_differences:
             distances = torch.cdist(
                 block.x.rows[i],
@@ -149,11 +146,17 @@ class _Operands:
                 tile.diagonal(-offset).zero_()
         return weights
 
-    def product(self, side: _Side, part: slice, tile: Any) -> Any:
-        if side.ones:
+    def product(self, side: tuple[Any, Any] | None, part: slice, tile: Any) -> Any:
+        if side is None:
             return tile.sum(dim=1).double()
-        product = (tile @ side.scaled[part]).double() * side.scale
+        scaled, scale = side
+        product = (tile @ scaled[part]).double() * scale
         return product if product.ndim == 1 else product.T
+
+    def squared_norm(self, tile: Any) -> Any:
+        import torch
+
+        return torch.linalg.vector_norm(tile).double() ** 2
 
 
 def all_ones(side: Any) -> bool:
@@ -165,17 +168,15 @@ def all_ones(side: Any) -> bool:
     return bool(side.ndim == 1 and side.stride(0) == 0)
 
 
-class _Side:
+def _scaled(side: Any, dtype: Any) -> tuple[Any, Any] | None:
     """A right-hand side in the working precision, its columns divided by their largest
-    entries; not for plain sums.
+    entries, and these; None for plain sums.
     """
-
-    def __init__(self, side: Any, dtype: Any) -> None:
-        self.ones = all_ones(side)
-        if not self.ones:
-            largest = side.abs().amax(dim=0)
-            self.scale = largest.where(largest > 0.0, largest.new_ones(()))
-            self.scaled = (side / self.scale).to(dtype)
+    if all_ones(side):
+        return None
+    largest = side.abs().amax(dim=0)
+    scale = largest.where(largest > 0.0, largest.new_ones(()))
+    return (side / scale).to(dtype), scale
 
 
 def _fits_single(block: Job) -> bool:

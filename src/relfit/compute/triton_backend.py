@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.compute.backend import Job, Points, Products
-from relfit.compute.rows import cuts
+from relfit.compute.memory import cuts
 from relfit.compute.torch_backend import TorchBackend, all_ones
 from relfit.kernels.base import Kernel, Weight
 
@@ -126,14 +126,9 @@ def is_usable_for(block: Job) -> bool:
     in units of the kernel's length, and for products with right-hand sides if the rows are
     too long to be held.
     """
-    sides = not all(all_ones(side) for side in block.sides)
-    return fits(
-        block.kernel,
-        {*block.right, *block.left},
-        _largest(block),
-        block.x.rows.shape[1],
-        sides=sides,
-    )
+    sides = not all(map(all_ones, block.sides))
+    dim = block.x.rows.shape[1]
+    return fits(block.kernel, block.right, _largest(block), dim, sides=sides)
 
 
 def _largest(block: Job) -> float:
@@ -155,11 +150,8 @@ def _fused_products(block: Job) -> Products:
             x = block.x
             y = block.across
             rows[w] = _product(x, y, right, form, skip=block.without_diagonal)
-            columns[w] = (
-                None
-                if left is None
-                else _product(y, x, left, form, skip=block.without_diagonal)
-            )
+            if left is not None:
+                columns[w] = _product(y, x, left, form, skip=block.without_diagonal)
     if block.squares and squares is None:
         squares = _sums(block, form_of(block.kernel, "phi", _largest(block)))[2]
     return Products(
@@ -208,27 +200,26 @@ def _launch_held(
     for units, masked, start in ((inside, False, 0), (edges, True, len(inside))):
         if len(units):
             triton_kernels.sums[(len(units),)](
-                *(
-                    left,
-                    right,
-                    units,
-                    rows,
-                    columns,
-                    squares[start:],
-                    n,
-                    m,
-                    fixed,
-                    form.unit,
-                    form.offset,
-                ),
+                left,
+                right,
+                units,
+                rows,
+                columns,
+                squares[start:],
+                n,
+                m,
+                fixed,
+                form.unit,
+                form.offset,
                 **form.constants,
-                **{
-                    "MASKED": masked,
-                    "SYMMETRIC": block.symmetric,
-                    "PAIRED": block.without_diagonal,
-                },
+                MASKED=masked,
+                SYMMETRIC=block.symmetric,
+                PAIRED=block.without_diagonal,
                 **layout.constants,
-                **{"SQUARES": block.squares, "BM": height, "BN": width, "num_warps": warps},
+                SQUARES=block.squares,
+                BM=height,
+                BN=width,
+                num_warps=warps,
                 STAGES=3 if layout.columns <= 96 else 2,
             )
     return squares.sum()
@@ -259,28 +250,29 @@ def _launch_deep(
     count = -(-n // height) * -(-m // width)
     squares = torch.zeros(count, dtype=torch.float64, device=left.device)
     triton_kernels.deep_sums[(count,)](
-        *(
-            left,
-            right,
-            rows,
-            columns,
-            squares,
-            n,
-            m,
-            layout.columns,
-            fixed,
-            form.unit,
-            form.offset,
-            1.0,
-        ),
+        left,
+        right,
+        rows,
+        columns,
+        squares,
+        n,
+        m,
+        layout.columns,
+        fixed,
+        form.unit,
+        form.offset,
+        1.0,
         **form.constants,
-        **{
-            "SYMMETRIC": block.symmetric,
-            "PAIRED": block.without_diagonal,
-            "SQUARES": block.squares,
-        },
-        **{"KC": layout.piece, "SEGMENT": SEGMENT, "GROUP": 8},
-        **{"BM": height, "BN": width, "STAGES": 3, "num_warps": warps},
+        SYMMETRIC=block.symmetric,
+        PAIRED=block.without_diagonal,
+        SQUARES=block.squares,
+        KC=layout.piece,
+        SEGMENT=SEGMENT,
+        GROUP=8,
+        BM=height,
+        BN=width,
+        STAGES=3,
+        num_warps=warps,
     )
     return squares.sum()
 
@@ -334,12 +326,28 @@ def _launch_products(
             for columns in (halved, 2)
         )
         triton_kernels.products[(tiles, count)](
-            *(*operands, some.high, some.low, some.extra, out, extra_out),
-            *(start, m, len(some.high), FLUSHED // width, form.unit, form.offset, 1.0),
+            *operands,
+            some.high,
+            some.low,
+            some.extra,
+            out,
+            extra_out,
+            start,
+            m,
+            len(some.high),
+            FLUSHED // width,
+            form.unit,
+            form.offset,
+            1.0,
             **form.constants,
-            **{"SKIP": skip, "C": halved, "EXTRA": extra},
+            SKIP=skip,
+            C=halved,
+            EXTRA=extra,
             **layout.constants,
-            **{"BM": height, "BN": width, "STAGES": 2, "num_warps": warps},
+            BM=height,
+            BN=width,
+            STAGES=2,
+            num_warps=warps,
         )
         sums = [part.sum(dim=0, dtype=torch.float64)[: n - start] for part in (out, extra_out)]
         panels.append(
@@ -457,11 +465,10 @@ def layout_of(dim: int, kind: int) -> Layout:
     if padded <= 48:
         return Layout(min(padded, 32), 1, padded - min(padded, 32), held=True)
     pieces, tail = divmod(padded, 64)
-    return (
-        Layout(64, pieces + 1, 0, held=True)
-        if tail == 48
-        else Layout(64, pieces, tail, held=True)
-    )
+    if tail == 48:
+        pieces += 1
+        tail = 0
+    return Layout(64, pieces, tail, held=True)
 
 
 def operand(rows: Any, form: Form, side: Literal["left", "right"], padded: int) -> Any:
@@ -504,12 +511,20 @@ def _short_operand(rows: Any, form: Form, left: bool, padded: int) -> Any:
 
     from relfit.compute import triton_kernels
 
-    (n, d), columns = rows.shape, layout_of(rows.shape[1], form.kind).columns
+    n, d = rows.shape
+    columns = layout_of(d, form.kind).columns
     out = torch.empty(padded, columns, dtype=torch.float16, device=rows.device)
     width = 1 << (max(d, columns - 3 * d) - 1).bit_length()
     triton_kernels.operand[(padded // OPERAND_ROWS,)](
-        *(rows.double() * form.scale, out, n, d),
-        **{"FORM": form.kind, "LEFT": left, "K": columns, "BM": OPERAND_ROWS, "BD": width},
+        rows.double() * form.scale,
+        out,
+        n,
+        d,
+        FORM=form.kind,
+        LEFT=left,
+        K=columns,
+        BM=OPERAND_ROWS,
+        BD=width,
     )
     return out
 

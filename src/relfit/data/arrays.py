@@ -19,8 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.memory import Budget, in_words
-from relfit.compute.rows import PART_NUMBERS, is_mapped, parts, spilled
+from relfit.compute.memory import PART_NUMBERS, Budget, in_words, is_mapped, parts, spilled
 from relfit.data.files import FileRows, as_file, find_file, read_rows
 from relfit.data.files.base import column_positions, reading
 from relfit.data.files.tensors import is_tensor, tensor_array

@@ -14,8 +14,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from relfit.compute.memory import Budget
-from relfit.compute.rows import held_rows, spilled
+from relfit.compute.memory import Budget, held_rows, spilled
 from relfit.data.arrays import batch_rows, checked_rows, refuse_sparse
 from relfit.data.tables import is_table, table_in_parts
 from relfit.util.errors import InputError

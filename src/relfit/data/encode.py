@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from relfit.compute.rows import cuts, held_rows, is_mapped, parts, spilled, transposed
+from relfit.compute.memory import cuts, held_rows, is_mapped, parts, spilled, transposed
 from relfit.data.arrays import LARGEST_VALUE
 from relfit.data.files.json import read_json
 from relfit.data.files.text import ROW_NUMBERS

@@ -17,8 +17,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from relfit.compute.memory import Budget
-from relfit.compute.rows import parts
+from relfit.compute.memory import Budget, parts
 from relfit.data.adapters import adapt
 from relfit.data.arrays import as_rows, checked_rows, device_of, resident_rows, spilled_rows
 from relfit.data.batches import gathered

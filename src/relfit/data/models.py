@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.rows import is_mapped, parts, spilled
+from relfit.compute.memory import is_mapped, parts, spilled
 from relfit.data.autodiff import LIBRARIES, finite_error, gradient, library_of, real, values
 from relfit.data.support import Support
 from relfit.util.arrays import Array, Mask

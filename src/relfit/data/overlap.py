@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.rows import cuts, parts
+from relfit.compute.memory import cuts, parts
 from relfit.util.arrays import Array, host, library
 
 Keys = NDArray[np.int64]

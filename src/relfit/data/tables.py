@@ -26,8 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.memory import Budget, in_words, require_room
-from relfit.compute.rows import spilled, transposed
+from relfit.compute.memory import Budget, in_words, require_room, spilled, transposed
 from relfit.data.files import FileRows, as_file, find_file, read_names, read_rows
 from relfit.data.files.arrow import table_rows
 from relfit.data.files.base import Selection, column_positions, reading, refuse_not_numeric

@@ -29,7 +29,7 @@ from relfit.estimators.landmarks import (
     trades,
 )
 from relfit.estimators.locations import CHUNK_NUMBERS
-from relfit.kernels.choice import Collection
+from relfit.kernels.composite import Collection
 from relfit.util.libraries import usable_cores
 
 # The longest that an automatically chosen estimate may take, in seconds.

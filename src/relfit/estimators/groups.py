@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.rows import some_rows
+from relfit.compute.memory import some_rows
 from relfit.data.arrays import group_labels
 from relfit.data.load import Data
 from relfit.data.models import Density
@@ -41,9 +41,8 @@ from relfit.estimators.base import (
     sample_name,
     samples_of,
 )
-from relfit.util.arrays import Array, Rows
+from relfit.util.arrays import Array, Rows, stream
 from relfit.util.errors import InputError, way
-from relfit.util.random import stream
 
 # Pairs of rows evaluated at once, so that temporary arrays stay small.
 PAIR_CHUNK = 16_384

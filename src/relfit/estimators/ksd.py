@@ -19,8 +19,8 @@ import numpy as np
 from scipy.linalg import block_diag, qr, solve_triangular
 
 from relfit.compute.backend import Backend, Job, Points, Products
+from relfit.compute.memory import parts
 from relfit.compute.reduce import Patch, Runtime, Sums, kernel_key, matrix_sums
-from relfit.compute.rows import parts
 from relfit.data.load import Data
 from relfit.data.models import Density, scores_of, stored_scores
 from relfit.estimators import base

@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from relfit.compute.backend import Backend, Job, Points, Products
+from relfit.compute.memory import parts
 from relfit.compute.reduce import Patch, Runtime, Sums, kernel_key, matrix_sums
-from relfit.compute.rows import parts
 from relfit.data.load import Data
 from relfit.estimators import ksd, mmd
 from relfit.estimators.base import (
@@ -49,10 +49,9 @@ from relfit.estimators.locations import pooled_rows
 from relfit.estimators.pairkernel import PairKernel
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import Psi, centred, mixed, positive_part
-from relfit.util.arrays import Array, Rows, host
+from relfit.util.arrays import Array, Rows, host, stream
 from relfit.util.checks import Whole, described, option
 from relfit.util.progress import Progress, in_turn
-from relfit.util.random import stream
 
 # Eigenvalues of the landmarks' kernel matrix below this fraction of the largest count as 0.
 SMALLEST = 1e-10

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from relfit.compute.rows import some_rows
+from relfit.compute.memory import some_rows
 from relfit.data.arrays import as_rows
 from relfit.data.load import Data, require_rows
 from relfit.data.models import scores_of, stored_scores
@@ -33,10 +33,9 @@ from relfit.estimators.kernel import MOST_HELD, centre_of, separation
 from relfit.estimators.pairkernel import PairKernel, row_products, squared_distances
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import JointEstimate, Psi, centred
-from relfit.util.arrays import Array, Rows, host
+from relfit.util.arrays import Array, Rows, host, stream
 from relfit.util.checks import Choice, Fraction, check_whole, checked, described, option
 from relfit.util.errors import InputError
-from relfit.util.random import stream
 
 CHOICES = ("data", "optimise")
 # Numbers in one array of a part of the rows: 2 MB.

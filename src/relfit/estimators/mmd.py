@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from relfit.compute.backend import Backend, Job, Points, Products
-from relfit.compute.nearby import Together
+from relfit.compute.backend import Backend, Job, Points, Products, Together
+from relfit.compute.memory import parts
 from relfit.compute.reduce import Patch, Runtime, Sums, kernel_key, matrix_sums
-from relfit.compute.rows import parts
 from relfit.data.load import Data
 from relfit.estimators.base import (
     Dependence,

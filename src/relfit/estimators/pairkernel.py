@@ -23,11 +23,10 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
 from scipy.spatial.distance import cdist
 
-from relfit.compute.backend import LARGEST_PRODUCT_RATIO, NumpyBackend
-from relfit.compute.nearby import Together
-from relfit.compute.rows import parts
+from relfit.compute.backend import LARGEST_PRODUCT_RATIO, NumpyBackend, Together
+from relfit.compute.memory import parts
 from relfit.kernels.base import Kernel, Weight
-from relfit.kernels.precomputed import Precomputed
+from relfit.kernels.custom import Precomputed
 from relfit.util.arrays import Array, library
 
 STEIN_WEIGHTS: tuple[Weight, ...] = ("phi", "dphi", "r2ddphi")

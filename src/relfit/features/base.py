@@ -30,8 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.util.errors import BackendUnavailable, InputError
-from relfit.util.libraries import has_cuda
-from relfit.util.shared import without_warnings
+from relfit.util.libraries import has_cuda, without_warnings
 
 Kind = Literal["images", "text"]
 Features = NDArray[np.float32]

@@ -19,7 +19,7 @@ from relfit.data.files.json import json_lines
 from relfit.features.base import Kind, library
 from relfit.util.errors import InputError
 from relfit.util.files import IMAGE_FORMATS, MOST_PIXELS, note_read
-from relfit.util.shared import without_warnings
+from relfit.util.libraries import without_warnings
 from relfit.util.text import is_text, listed
 
 # A tiny file that claims many pixels keeps a decoder busy for long: an image of more than

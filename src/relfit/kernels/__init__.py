@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from relfit.kernels.base import Kernel, ScaledKernel, Sum
-from relfit.kernels.choice import Collection, Select
-from relfit.kernels.composite import Decay, MultiScale, Tilted
+from relfit.kernels.composite import Collection, Decay, MultiScale, Select, Tilted
 from relfit.kernels.custom import Recorded
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
 from relfit.util.errors import InputError

@@ -9,7 +9,6 @@ product, ``k(x, y) = φ(x·y)``, and serve MMD only.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
@@ -48,7 +47,7 @@ class Tilt(Protocol):
 
 
 @dataclass(frozen=True)
-class Kernel(ABC):
+class Kernel:
     """A kernel k(x, y) = φ(t), with t = r² = ‖x − y‖² (radial) or t = x·y.
 
     A radial kernel supplies ``phi``, ``dphi`` and ``r2ddphi`` for arrays of any library
@@ -59,9 +58,11 @@ class Kernel(ABC):
     # True if the kernel is φ(t) and nothing else, so that it can be added to others and tilted.
     plain: ClassVar[bool] = True
 
-    @abstractmethod
     def phi(self, t: Array) -> Array:
-        """φ(t)."""
+        """φ(t); refused by kernels that are no functions of t: code that works with φ must
+        handle their weight too, through `untilted` and `tilt`.
+        """
+        raise InputError(f"kernel: expected a plain kernel here, got {self.describe()}")
 
     def dphi(self, t: Array) -> Array:
         """φ'(t)."""
@@ -207,9 +208,6 @@ class SharedWork(Kernel):
     them together.
     """
 
-    @abstractmethod
-    def weights(self, t: Array, which: Sequence[Weight]) -> tuple[Array, ...]: ...
-
     def phi(self, t: Array) -> Array:
         return self.weights(t, ("phi",))[0]
 
@@ -233,13 +231,7 @@ class ScaledKernel(Kernel):
 
     @property
     def length(self) -> float:
-        value = getattr(self, self.length_field)
-        if isinstance(value, str):
-            raise InputError(
-                f'{self.length_field}: still "median"; call with_median(number) '
-                f"before using the kernel"
-            )
-        return float(value)
+        return float(known(self.length_field, getattr(self, self.length_field)))
 
     @property
     def needs_median(self) -> bool:
@@ -297,6 +289,13 @@ def check_length(argument: str, value: object) -> None:
     """Refuse a length that is neither a positive finite number nor "median"."""
     if not (isinstance(value, str) and value == "median"):
         check_positive(argument, value, 'a positive finite number or "median"')
+
+
+def known(argument: str, value: Any, how: str = "with_median(number)") -> Any:
+    """The value of an argument that must no longer be the word "median"."""
+    if isinstance(value, str):
+        raise InputError(f'{argument}: still "median"; call {how} before using the kernel')
+    return value
 
 
 def check_positive(

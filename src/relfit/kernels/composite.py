@@ -1,5 +1,6 @@
-"""Kernels made of another one: Gaussians summed over several bandwidths, tilted kernels,
-squared kernels.
+"""Kernels made of others: Gaussians summed over several bandwidths, tilted kernels, squared
+kernels; and several kernels instead of one: `Select` chooses among them on held-out rows,
+`Collection` uses all at once.
 
 A tilted kernel ``k(x, y) w(x) w(y)`` gives rows that lie far out less weight, so that a few
 rows in heavy tails cannot decide a comparison alone.
@@ -8,7 +9,7 @@ rows in heavy tails cannot decide a comparison alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -23,13 +24,18 @@ from relfit.kernels.base import (
     Weight,
     check_length,
     check_positive,
+    known,
 )
+from relfit.kernels.custom import Precomputed
 from relfit.kernels.standard import Gaussian
 from relfit.util.arrays import Array, host, library
+from relfit.util.checks import check_number
 from relfit.util.errors import InputError
 
 # The ratio of two bandwidths that `MultiScale.reaching` adds.
 _STEP = 4.0
+# Bandwidths that `Select` tries by default, as multiples of the median distance.
+FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0)
 RowFunction = Callable[[Array], Any]
 Centre = Length | tuple[float, ...]
 
@@ -77,13 +83,12 @@ class MultiScale(ScaledKernel, SharedWork):
         for b in [factor * super(MultiScale, self).length for factor in self.factors]:
             phi = arrays.exp((-0.5 / b**2) * t)
             for name, into in total.items():
-                into += (
-                    phi
-                    if name == "phi"
-                    else phi * (-0.5 / b**2)
-                    if name == "dphi"
-                    else phi * t * (0.25 / b**4)
-                )
+                if name == "phi":
+                    into += phi
+                elif name == "dphi":
+                    into += phi * (-0.5 / b**2)
+                else:
+                    into += phi * t * (0.25 / b**4)
         return tuple(total[name] for name in which)
 
 
@@ -114,9 +119,9 @@ class Decay:
 
     def gradient(self, rows: Array) -> Array:
         gap, squares = self._squares(rows)
-        return np.asarray(
-            (-2.0 * self.exponent / self._length**2) * gap / (1.0 + squares)[:, None]
-        )
+        length = float(known("scale of Decay", self.scale))
+        slope = -2.0 * self.exponent / length**2
+        return np.asarray(slope * gap / (1.0 + squares)[:, None])
 
     def moved(self, by: Array | float) -> Decay:
         """The weight for rows from which `by` has been subtracted."""
@@ -133,27 +138,14 @@ class Decay:
         return f"(1 + r²/s²)^−{self.exponent:g}, s = {scale}, about {centre}"
 
     @property
-    def _length(self) -> float:
-        if isinstance(self.scale, str):
-            raise InputError(
-                'scale of Decay: still "median"; call with_median(number) before '
-                "using the kernel"
-            )
-        return float(self.scale)
-
-    @property
     def _centre(self) -> Array:
-        if isinstance(self.centre, str):
-            raise InputError(
-                'centre of Decay: still "median"; call with_centre(point) before '
-                "using the kernel"
-            )
-        return np.asarray(self.centre)
+        return np.asarray(known("centre of Decay", self.centre, "with_centre(point)"))
 
     def _squares(self, rows: Array) -> tuple[Array, Array]:
         """x − c and ‖x − c‖²/s²."""
         gap = rows - self._centre
-        return gap, np.square(gap / self._length).sum(axis=1)
+        length = float(known("scale of Decay", self.scale))
+        return gap, np.square(gap / length).sum(axis=1)
 
 
 @dataclass(frozen=True)
@@ -215,9 +207,7 @@ class Tilted(Kernel):
         if isinstance(self.weight, Decay | Functions):
             return
         functions = self.weight if isinstance(self.weight, tuple) else (self.weight,)
-        if not 1 <= len(functions) <= 2 or not all(
-            callable(function) for function in functions
-        ):
+        if not 1 <= len(functions) <= 2 or not all(map(callable, functions)):
             raise InputError(
                 "weight of Tilted: expected Decay(), a function log_weight or a pair "
                 "(log_weight, gradient), "
@@ -285,12 +275,6 @@ class Tilted(Kernel):
     def moved(self, by: Array | float) -> Self:
         return replace(self, weight=self.weight.moved(by))
 
-    def phi(self, t: Array) -> NoReturn:
-        """Refused: code that works with φ must handle the weight too, through `untilted` and
-        `tilt`.
-        """
-        raise InputError(f"kernel: expected a plain kernel here, got {self.describe()}")
-
     def diagonal(self, rows: Array) -> Array:
         """w(x)² k(x, x)."""
         return np.asarray(self.kernel.diagonal(rows) * self.weight.weights(host(rows)) ** 2)
@@ -355,3 +339,102 @@ class Squared(Kernel):
     def unit_rate(self) -> float | None:
         """φ² = exp(2q r²/length²)."""
         return None if self.kernel.unit_rate is None else 2.0 * self.kernel.unit_rate
+
+
+@dataclass(frozen=True)
+class Select:
+    """Choose the kernel on held-out rows, and test on the others.
+
+    Args:
+        candidates: kernels to choose from; None is Gaussians with 1/8, 1/4, 1/2, 1 and 2
+            times the median distance as bandwidth.
+        fraction: the fraction of the rows that is held out, between 0 and 1.
+
+    >>> Select((Gaussian(1.0), Gaussian(2.0)), fraction=0.3).fraction
+    0.3
+    """
+
+    candidates: tuple[Kernel, ...] | None = None
+    fraction: float = 0.2
+
+    def __post_init__(self) -> None:
+        if self.candidates is not None:
+            object.__setattr__(
+                self, "candidates", _kernels("candidates of Select", self.candidates)
+            )
+        check_number("fraction of Select", self.fraction, 0.0, 1.0, "a number between 0 and 1")
+
+    @property
+    def needs_median(self) -> bool:
+        return self.candidates is None or any(kernel.needs_median for kernel in self.candidates)
+
+    def kernels(self, median: float) -> tuple[Kernel, ...]:
+        """The candidates, with the median distance filled in."""
+        if self.candidates is None:
+            return tuple(Gaussian(factor * median) for factor in FACTORS)
+        return tuple(kernel.with_median(median) for kernel in self.candidates)
+
+
+@dataclass(frozen=True)
+class Collection(Kernel):
+    """Several kernels at once, in one best-set test: a model is worse if it is worse under
+    any of them.
+
+    The discrepancy shown is the mean over the kernels.
+
+    >>> Collection((Gaussian(1.0), Gaussian(2.0))).describe()
+    'any of 2 kernels: Gaussian kernel, bandwidth 1; Gaussian kernel, bandwidth 2'
+    """
+
+    kernels: tuple[Kernel, ...]
+    plain: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kernels", _kernels("kernels of Collection", self.kernels))
+
+    @property
+    def parts(self) -> tuple[Kernel, ...]:
+        return self.kernels
+
+    def phi(self, t: Array) -> NoReturn:
+        raise InputError(
+            "kernel: expected one kernel here, got a Collection; it is for "
+            "compare with test='best-set'"
+        )
+
+    def describe(self) -> str:
+        return f"any of {len(self.kernels)} kernels: " + "; ".join(
+            kernel.describe() for kernel in self.kernels
+        )
+
+
+def table_of(kernel: Kernel | Select | None) -> Precomputed | None:
+    """The kernel matrix if `kernel` is one, or the first of several kernel matrices; None
+    for kernels of rows.
+    """
+    several = (
+        kernel.candidates if isinstance(kernel, Select) else getattr(kernel, "kernels", None)
+    )
+    kernels = several if several is not None else (kernel,)
+    matrices = [each for each in kernels if isinstance(each, Precomputed)]
+    if len({len(each.matrix) for each in matrices}) > 1 or 0 < len(matrices) < len(kernels):
+        raise InputError(
+            "kernel: expected kernel matrices of one size throughout, or none, got some of each"
+        )
+    return matrices[0] if matrices else None
+
+
+def _kernels(argument: str, values: Any) -> tuple[Kernel, ...]:
+    """The values as a tuple, if they are at least two different kernels."""
+    kernels = tuple(values) if isinstance(values, Iterable) else (values,)
+    wrong = [
+        kernel
+        for kernel in kernels
+        if not isinstance(kernel, Kernel) or isinstance(kernel, Collection)
+    ]
+    if len(kernels) < 2 or wrong:
+        came = type(wrong[0]).__name__ if wrong else len(kernels)
+        raise InputError(f"{argument}: expected two kernels or more, got {came}")
+    if len(set(kernels)) < len(kernels):
+        raise InputError(f"{argument}: expected different kernels, got one twice")
+    return kernels

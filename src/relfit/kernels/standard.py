@@ -164,23 +164,20 @@ class Matern(ScaledKernel, SharedWork):
         return tuple(self._polynomial(name, a) * decay for name in which)
 
     def _polynomial(self, name: Weight, a: Array) -> Array | float:
+        once = self.smoothness == 1.5
         if name == "phi":
-            return (
-                1.0
-                if self.smoothness == 0.5
-                else 1.0 + a
-                if self.smoothness == 1.5
-                else 1.0 + a + a**2 / 3.0
-            )
+            if self.smoothness == 0.5:
+                return 1.0
+            return 1.0 + a if once else 1.0 + a + a**2 / 3.0
         if not self.smooth:
             raise InputError(
                 "kernel: Matern with smoothness 0.5 has no derivative at 0; KSD "
                 "takes 1.5 or 2.5"
             )
         if name == "dphi":
-            factor = -1.5 if self.smoothness == 1.5 else -5.0 / 6.0 * (1.0 + a)
+            factor = -1.5 if once else -5.0 / 6.0 * (1.0 + a)
         else:
-            factor = 0.75 * a if self.smoothness == 1.5 else 5.0 / 12.0 * a**2
+            factor = 0.75 * a if once else 5.0 / 12.0 * a**2
         return factor / self.length**2
 
 

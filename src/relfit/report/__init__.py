@@ -1,7 +1,7 @@
 """How a finished result is shown: picture, HTML. Everything is made from ``Comparison.rows()``.
 
 The methods that results declare and this package does are attached here
-(`relfit.util.attached`). Each function has the arguments of its method, and its module is
+(`relfit.util`). Each function has the arguments of its method, and its module is
 imported when the method is first called.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from relfit.util.attached import attach
+from relfit.util import attach
 
 METHODS = {
     "Comparison.plot": ("relfit.report.plots", "forest"),

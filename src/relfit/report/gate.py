@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from relfit.api import plan
-from relfit.kernels.choice import Collection
+from relfit.kernels.composite import Collection
 from relfit.results import grade
 from relfit.results.comparison import Comparison
 from relfit.results.formats import markdown_text, to_markdown

@@ -21,7 +21,7 @@ from relfit.data.encode import Encoding
 from relfit.estimators import ESTIMATORS
 from relfit.estimators.base import Complete, Estimator
 from relfit.kernels.base import Kernel, Sum
-from relfit.kernels.choice import Collection
+from relfit.kernels.composite import Collection
 from relfit.kernels.standard import Gaussian
 from relfit.report.checks import bandwidth_sensitivity, changed_verdicts, checks, rows_advice
 from relfit.report.columns import column_panel

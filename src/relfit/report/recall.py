@@ -17,16 +17,14 @@ from typing import Any
 import numpy as np
 from scipy.stats import ks_2samp
 
-from relfit.compute.memory import Budget, budget_of
-from relfit.compute.rows import parts
+from relfit.compute.memory import Budget, budget_of, parts
 from relfit.data.load import Data, is_rows, load
 from relfit.data.models import Density
 from relfit.data.presets import PRESETS
 from relfit.estimators.groups import row_orders
 from relfit.kernels.base import Kernel
-from relfit.kernels.choice import Collection
-from relfit.kernels.custom import Recorded
-from relfit.kernels.precomputed import Precomputed
+from relfit.kernels.composite import Collection
+from relfit.kernels.custom import Precomputed, Recorded
 from relfit.results.comparison import Comparison
 from relfit.results.words import measure_of
 from relfit.settings import computing

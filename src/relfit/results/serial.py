@@ -29,8 +29,7 @@ from relfit.kernels import kernel_from_dict
 from relfit.kernels.base import Kernel
 from relfit.results.table import LONGEST_NAME, Display, as_text
 from relfit.stats.tests import TESTS
-from relfit.util import __version__
-from relfit.util.attached import attached
+from relfit.util import __version__, attached
 from relfit.util.errors import InputError
 from relfit.util.files import write_text_atomic
 from relfit.util.text import is_text

@@ -19,7 +19,7 @@ from scipy.special import ndtri
 
 from relfit.data.encode import Encoding
 from relfit.kernels.base import Kernel
-from relfit.kernels.choice import Collection
+from relfit.kernels.composite import Collection
 from relfit.results import serial
 from relfit.results.grade import (
     CLEARLY_WORSE,

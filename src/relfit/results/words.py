@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from relfit.kernels.choice import Collection
+from relfit.kernels.composite import Collection
 from relfit.kernels.standard import Polynomial
 from relfit.results.grade import CLEARLY_WORSE, EQUIVALENT, GRADES, OPEN, SAME, SCALE, WORSE
 from relfit.results.verdicts import Answer, Verdicts

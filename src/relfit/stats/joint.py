@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from relfit.stats.close import CloseLaw
+from relfit.util import attached
 from relfit.util.arrays import Array
-from relfit.util.attached import attached
 from relfit.util.checks import check_choice, check_number
 from relfit.util.errors import InputError
 from relfit.util.text import as_name, is_text

@@ -97,13 +97,16 @@ def option(
         recorded: the field of a result that keeps its value, None for the default.
         kw_only: as in `dataclasses.field`.
     """
-    words = check.words if isinstance(check, Choice) else tuple(words)
-    told = {"help": help, "python": python, "flag": flag, "shown": shown, "words": words}
-    return field(
-        default=default,
-        metadata={"check": check, "recorded": recorded, **told},
-        kw_only=kw_only,
-    )
+    told = {
+        "check": check,
+        "help": help,
+        "python": python,
+        "flag": flag,
+        "shown": shown,
+        "words": check.words if isinstance(check, Choice) else tuple(words),
+        "recorded": recorded,
+    }
+    return field(default=default, metadata=told, kw_only=kw_only)
 
 
 def flagged(record: Any) -> list[Field[Any]]:
@@ -114,17 +117,13 @@ def flagged(record: Any) -> list[Field[Any]]:
 def checked(record: Any) -> None:
     """Replace every field of a frozen record by what its check makes of it."""
     for item in fields(record):
-        value = _checked(item, getattr(record, item.name))
-        object.__setattr__(record, item.name, value)
-
-
-def _checked(item: Field[Any], value: Any) -> Any:
-    check = item.metadata.get("check")
-    if check is None:
-        return value
-    if not isinstance(check, Constraint):
-        return check(value)
-    return value if value is None and item.default is None else check(item.name, value)
+        check = item.metadata.get("check")
+        value = getattr(record, item.name)
+        if isinstance(check, Constraint):
+            if value is not None or item.default is not None:
+                object.__setattr__(record, item.name, check(item.name, value))
+        elif check is not None:
+            object.__setattr__(record, item.name, check(value))
 
 
 def described(record: type[T]) -> type[T]:
@@ -143,16 +142,11 @@ def arguments(items: Iterable[Field[Any]]) -> str:
         if not told.get("help"):
             continue
         default = f"Default: {told['shown']}." if told["shown"] else ""
-        said = " ".join(
-            part for part in (_sentence(told["help"]), told["python"], default) if part
-        )
+        sentences = f"{told['help'].rstrip('.')}.", told["python"], default
+        said = " ".join(filter(None, sentences))
         name = f"        {item.name}: "
         lines.append(fill(said, 100, initial_indent=name, subsequent_indent=" " * 12))
     return "\n".join(lines)
-
-
-def _sentence(text: str) -> str:
-    return f"{text.rstrip('.')}."
 
 
 def check_choice(argument: str, value: Any, choices: Collection[str]) -> str:
@@ -219,13 +213,15 @@ def check_number(
     argument: str, value: Any, low: float, high: float, expected: str, *, low_ok: bool = False
 ) -> float:
     """A number between the limits, of which the lower one may be allowed itself."""
-    number = isinstance(value, int | float | np.floating | np.integer) and not isinstance(
-        value, bool
-    )
-    too_large = (
-        isinstance(value, int) and value > sys.float_info.max
-    )  # whole numbers have no limit of their own
-    if not number or too_large or not (low < value < high or (low_ok and value == low)):
+    number = isinstance(value, int | float | np.floating | np.integer)
+    # Whole numbers have no limit of their own.
+    too_large = isinstance(value, int) and value > sys.float_info.max
+    if (
+        not number
+        or isinstance(value, bool)
+        or too_large
+        or not (low < value < high or (low_ok and value == low))
+    ):
         shown = f"{value:g}" if isinstance(value, float | np.floating) else reprlib.repr(value)
         raise InputError(f"{argument}: expected {expected}, got {shown}")
     return float(value)

@@ -1,10 +1,18 @@
-"""The errors relfit raises. Each message is one line: the argument, what was expected, what
-came.
+"""The errors relfit raises, and how a command complains of one.
+
+Each message is one line: the argument, what was expected, what came. This file imports next
+to nothing: the command line needs it first of all.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from contextvars import ContextVar
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import IO
 
 # True while a command runs: messages then name its options instead of the arguments of Python.
 ON_COMMAND_LINE: ContextVar[bool] = ContextVar("on_command_line", default=False)
@@ -39,3 +47,23 @@ class BackendUnavailable(RelfitError, ImportError):
 
 class WorkersLost(RelfitError, RuntimeError):
     """The workers that were computing are gone; what a checkpoint holds is safe."""
+
+
+def complain(line: str) -> None:
+    """Print to standard error, if anybody listens."""
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except OSError:
+        to_nowhere(sys.stderr)
+
+
+def to_nowhere(stream: IO[str]) -> None:
+    """Let a stream that cannot be written lead nowhere: Python would report it a second time
+    when it exits.
+    """
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+    except OSError:
+        return

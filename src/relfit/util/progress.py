@@ -81,10 +81,8 @@ class _Bar:
         from rich.console import Console
         from rich.progress import Progress as Bar
 
-        self._description, self._bar = (
-            description,
-            Bar(console=Console(stderr=True), transient=True),
-        )
+        self._description = description
+        self._bar = Bar(console=Console(stderr=True), transient=True)
         self._task = self._bar.add_task(description, total=None)
         self._next = time.monotonic() + quiet
 

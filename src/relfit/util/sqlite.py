@@ -63,12 +63,11 @@ class Database:
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             # SQLite's own message can quote a damaged name.
             self.connection.close()
-            busy = "another process is writing it", "wait for that process, or end it"
-            reason, remedy = (
-                busy
-                if _is_busy(error)
-                else (str(error), f"give {form.name} or a new file name")
-            )
+            reason = str(error)
+            remedy = f"give {form.name} or a new file name"
+            if _is_busy(error):
+                reason = "another process is writing it"
+                remedy = "wait for that process, or end it"
             raise self._refusal(f"cannot use {self.path!r} ({reason}); {remedy}") from error
         except BaseException:
             self.connection.close()
@@ -150,12 +149,8 @@ class Database:
             self.connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         self.connection.execute("PRAGMA synchronous = FULL")
         with self._transaction("EXCLUSIVE" if self.form.exclusive else "IMMEDIATE"):
-            tables = self.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            if (
-                not tables
-                and not self._pragma("application_id")
-                and not self._pragma("user_version")
-            ):
+            marks = self._pragma("application_id"), self._pragma("user_version")
+            if marks == (0, 0) and not self._objects(self.connection):
                 for statement in self.form.create.split(";"):
                     self.connection.execute(statement)
                 self.connection.execute(f"PRAGMA application_id = {self.form.application}")

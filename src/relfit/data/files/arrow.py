@@ -14,8 +14,7 @@ from urllib.parse import unquote
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.memory import require_room
-from relfit.compute.rows import PART_NUMBERS, held_rows
+from relfit.compute.memory import PART_NUMBERS, held_rows, require_room
 from relfit.data.files.base import (
     Format,
     Selection,

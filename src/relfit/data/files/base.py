@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from relfit.util.arrays import two_dimensional
 from relfit.util.errors import InputError
 from relfit.util.files import note_read
-from relfit.util.shared import without_warnings
+from relfit.util.libraries import without_warnings
 from relfit.util.text import listed
 
 # The columns selected: a whole number is a position; text is a name, a position or a range of

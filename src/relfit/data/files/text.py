@@ -20,8 +20,7 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.memory import require_room
-from relfit.compute.rows import PART_NUMBERS
+from relfit.compute.memory import PART_NUMBERS, require_room
 from relfit.data.files.base import Format, Selection, column_positions, separator_hint
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError, way
