@@ -13,7 +13,7 @@ import relfit
 from relfit.cli import main
 from relfit.data.arrays import as_rows
 from relfit.data.files import name_of, read_rows
-from relfit.data.files.zarr import _codec_names
+from relfit.data.files.arrays import _codec_names
 
 zarr = pytest.importorskip("zarr", minversion="3", reason="zarr reads Zarr arrays")
 numcodecs = pytest.importorskip("numcodecs")

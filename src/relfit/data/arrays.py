@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from relfit.compute.memory import Budget, in_words
 from relfit.compute.rows import PART_NUMBERS, is_mapped, parts, spilled
 from relfit.data.files import FileRows, as_file, find_file, read_rows
+from relfit.data.files.arrays import is_tensor, tensor_array
 from relfit.data.files.base import column_positions, reading
-from relfit.data.files.tensors import is_tensor, tensor_array
 from relfit.data.models import Sample
 from relfit.data.tables import Table, computed, frame_array
 from relfit.util.arrays import (

@@ -15,12 +15,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from relfit.data.files.arrays import NPY, NPZ, PT, SAFETENSORS, ZARR
 from relfit.data.files.arrow import ARROW, PARQUET
 from relfit.data.files.base import Format, Selection, check_plain, parse_columns, reading
-from relfit.data.files.npy import NPY, NPZ
-from relfit.data.files.tensors import PT, SAFETENSORS
 from relfit.data.files.text import TEXT
-from relfit.data.files.zarr import ZARR
 from relfit.util.errors import InputError
 from relfit.util.text import listed
 
