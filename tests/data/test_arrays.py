@@ -8,7 +8,6 @@ import pytest
 from refusals import refused
 
 from relfit.data.arrays import LARGEST_VALUE, as_rows
-from relfit.data.models import Sample
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -40,8 +39,6 @@ def _same(value, expected):
         np.flip(np.flip(ROWS, 0).copy(), 0),
         ROWS.T.copy().T,
         np.ma.masked_array(ROWS, mask=False),
-        Sample(ROWS),
-        Sample(ROWS.tolist()),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -9,7 +9,6 @@ from refusals import refused
 
 import relfit
 from relfit.data.arrays import as_rows
-from relfit.data.models import Sample
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -17,12 +16,11 @@ ROWS = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
 
 
 def _same(value, expected=ROWS):
-    for given in (value, Sample(value)):
-        rows = as_rows("reference", given)
-        assert type(rows) is np.ndarray
-        assert rows.dtype == np.float64
-        assert rows.flags.c_contiguous
-        np.testing.assert_array_equal(rows, expected)
+    rows = as_rows("reference", value)
+    assert type(rows) is np.ndarray
+    assert rows.dtype == np.float64
+    assert rows.flags.c_contiguous
+    np.testing.assert_array_equal(rows, expected)
 
 
 # --- torch

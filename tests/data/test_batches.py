@@ -13,7 +13,7 @@ from refusals import refused
 import relfit
 from relfit.compute.memory import Budget
 from relfit.compute.rows import is_mapped
-from relfit.data.batches import gathered
+from relfit.data.arrays import gathered
 from relfit.util import progress as bars
 
 pytestmark = pytest.mark.usefixtures("as_a_fresh_process")

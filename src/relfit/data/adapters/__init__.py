@@ -29,7 +29,7 @@ from relfit.data.adapters.torch_jax import (
     torch_sampler,
 )
 from relfit.data.autodiff import LIBRARIES, gradient
-from relfit.data.models import Density, Sample
+from relfit.data.models import Density
 from relfit.util.errors import InputError
 from relfit.util.libraries import loaded
 
@@ -60,7 +60,7 @@ def adapt(value: Any, dim: int, *, likelihood: bool = False) -> Density | None:
     >>> adapt(np.ones((3, 2)), dim=2) is None
     True
     """
-    if value is None or isinstance(value, Sample | np.ndarray | str | list | tuple | dict):
+    if value is None or isinstance(value, np.ndarray | str | list | tuple | dict):
         return None
     given = isinstance(value, Density)
     recognisers = (*(UNSMOOTH if likelihood else ()), *DENSITIES, _log_prob_object)
