@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from relfit.data.adapters import adapt
 from relfit.data.arrays import as_rows
 from relfit.data.autodiff import finite_error, finite_gradient, jacobian, steps_of
+from relfit.data.densities import Extent, edges
 from relfit.data.models import Density, count_rows, not_finite
-from relfit.data.support import Extent, described_edge, edges
 from relfit.util.arrays import Array, Mask
 from relfit.util.checks import check_whole
 from relfit.util.errors import InputError
@@ -45,6 +45,13 @@ _MOST_ENTRIES = 2_000_000
 # column's range.
 _REACH = (0.01, 0.1, 1.0, 3.0)
 _MOST_EDGES = 5
+# What edges mean for KSD.
+_EDGES = {
+    "vanishes": "; the density vanishes there, as KSD needs",
+    "far": "; the density does not vanish there, which KSD allows as long as no data are near",
+    "harmful": ", and the density does not vanish there, so the KSD of the true model is "
+    "not 0; transform the data to the whole line, or compare samples by MMD",
+}
 # The most rows at which `score_warnings` evaluates a density.
 _WARNING_ROWS = 20
 
@@ -378,32 +385,18 @@ def symmetry_finding(density: Density, x: Array) -> Finding:
 
 
 def _edge_findings(density: Density, x: Array, log_probs: NDArray[Any]) -> list[Finding]:
-    meanings = {
-        "vanishes": "; the density vanishes there, as KSD needs",
-        "far": "; the density does not vanish there, which KSD allows as long as no "
-        "data are near",
-        "harmful": ", and the density does not vanish there, so the KSD of the true model is "
-        "not 0; transform the data "
-        "to the whole line, or compare samples by MMD",
-    }
     span = np.ptp(x, axis=0)
     span = np.where(span > 0.0, span, np.abs(x[0]) + 1.0)
-    extent = Extent(x)
-    top = x[log_probs.argmax()]
-    findings = []
-    found = edges(
-        density.log_probs, top, extent.lows, extent.highs, [reach * span for reach in _REACH]
-    )
-    described = [described_edge(density.log_probs, each, top, extent) for each in found]
-    for kind, meaning in meanings.items():
-        places = [
-            f"{edge.position:.6g} in column {edge.column}"
-            for edge in described
-            if edge.kind == kind
-        ]
-        if places:
-            shown = listed(places, most=_MOST_EDGES, quote=str)
-            findings.append(
-                Finding(f"the support ends at {shown}{meaning}", wrong=kind == "harmful")
-            )
-    return findings
+    reaches = [reach * span for reach in _REACH]
+    places: dict[str, list[str]] = {}
+    for edge in edges(density.log_probs, x[log_probs.argmax()], Extent(x), reaches):
+        kind = "vanishes" if edge.vanishes else "harmful" if edge.near else "far"
+        places.setdefault(kind, []).append(f"{edge.position:.6g} in column {edge.column}")
+    return [
+        Finding(
+            f"the support ends at {listed(places[kind], most=_MOST_EDGES, quote=str)}{meaning}",
+            wrong=kind == "harmful",
+        )
+        for kind, meaning in _EDGES.items()
+        if kind in places
+    ]

@@ -31,6 +31,20 @@ from relfit.data.arrays import (
     spilled_rows,
     with_draws,
 )
+from relfit.data.densities import (
+    check_same_unit,
+    check_target,
+    ends,
+    impossible_models,
+    instead,
+    likelihood_copies,
+    likelihood_notes,
+    log_densities,
+    refusal,
+    score_copies,
+    score_notes,
+    unseen_heights,
+)
 from relfit.data.encode import (
     Encode,
     Encoding,
@@ -43,25 +57,11 @@ from relfit.data.encode import (
 from relfit.data.files import FileRows, as_file, find_file, name_of, read_names
 from relfit.data.files.base import column_positions, separator_hint
 from relfit.data.files.text import ROW_NUMBERS
-from relfit.data.likelihoods import (
-    check_same_unit,
-    check_target,
-    ends,
-    impossible_models,
-    instead,
-    likelihood_copies,
-    likelihood_notes,
-    log_densities,
-    refusal,
-    unseen_heights,
-)
 from relfit.data.models import (
     Density,
     OutsideSupport,
     Sample,
     naming,
-    score_copies,
-    score_notes,
 )
 from relfit.data.overlap import (
     fingerprint,

@@ -17,7 +17,6 @@ from scipy.spatial.distance import cdist
 from scipy.special import gammaln, logsumexp, softmax
 
 from relfit.data.models import Density, Draw
-from relfit.data.support import WHOLE, Support
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.libraries import is_instance, loaded
@@ -82,7 +81,6 @@ def scipy_density(value: Any, dim: int) -> Density | None:
     return Density(
         log_prob=log_prob,
         normalised=None if surface else True,
-        support=_support(value) if dim == 1 else None,
     )
 
 
@@ -106,24 +104,12 @@ def scipy_mass(value: Any, dim: int) -> Density | None:
             f"{name}: expected one distribution of {dim} columns, got an array "
             f"of them or other columns"
         )
-    return Density(log_prob=log_prob, dim=dim, normalised=True, support=Support(discrete=True))
+    return Density(log_prob=log_prob, dim=dim, normalised=True, support="discrete")
 
 
 def _continuous() -> Any:
     stats = loaded("scipy.stats")
     return stats.rv_continuous if stats is not None else ()
-
-
-def _support(value: Any) -> Support | None:
-    """The bounds that a univariate distribution declares."""
-    bounds = getattr(value, "support", None)
-    if not callable(bounds):
-        return None
-    try:
-        lower, upper = bounds()
-    except (TypeError, ValueError):
-        return None
-    return Support(float(lower), float(upper))
 
 
 def scipy_sampler(value: Any) -> Draw | None:
@@ -152,9 +138,7 @@ def _univariate(value: Any, stats: Any) -> Density:
         return np.asarray(_SLOPES[name]((x - loc) / scale, *shapes) / scale)
 
     slope = score if name in _SLOPES else None
-    return Density(
-        slope, lambda x: value.logpdf(x[:, 0]), 1, normalised=True, support=_support(value)
-    )
+    return Density(slope, lambda x: value.logpdf(x[:, 0]), 1, normalised=True)
 
 
 def _multivariate_t(value: Any) -> Density:
@@ -172,7 +156,11 @@ def _multivariate_t(value: Any) -> Density:
         return np.asarray(-(df + d) / (df + (z**2).sum(axis=1, keepdims=True)) * (z @ root.T))
 
     return Density(
-        score, lambda x: np.reshape(value.logpdf(x), len(x)), d, normalised=True, support=WHOLE
+        score,
+        lambda x: np.reshape(value.logpdf(x), len(x)),
+        d,
+        normalised=True,
+        support="whole",
     )
 
 
@@ -385,4 +373,4 @@ def _mixture_density(
 
     scores = in_pieces(lambda z: score(z, softmax(log_joint(z), axis=1)))
     log_probs = in_pieces(lambda z: logsumexp(log_joint(z), axis=1) + constant)
-    return Density(scores, log_probs, dim, normalised=True, support=WHOLE)
+    return Density(scores, log_probs, dim, normalised=True, support="whole")

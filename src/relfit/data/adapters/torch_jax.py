@@ -14,7 +14,6 @@ import numpy as np
 
 from relfit.data.autodiff import gradient, is_jax_log_density, values
 from relfit.data.models import Density, Draw
-from relfit.data.support import WHOLE, Support
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.libraries import is_instance, loaded
@@ -141,7 +140,7 @@ def _distribution(make: Callable[[], Any], dim: int, library: str) -> Density:
             f"{name}: expected a continuous distribution, got a discrete one; "
             f"use samples and MMD"
         )
-    inside = values(lambda x: make().support.check(x).reshape(len(x), -1).all(-1), library)
+    inside = values(lambda x: _inside(make(), x), library)
 
     def restricted(
         function: Callable[[Array], Any], x: Array, shape: tuple[int, ...], fill: float
@@ -155,9 +154,7 @@ def _distribution(make: Callable[[], Any], dim: int, library: str) -> Density:
             out[mask] = function(x[mask])
         return out
 
-    bounds = None
-    with suppress(Exception):  # transforms may raise anything at infinity
-        bounds = _support(example)
+    is_real = _constraint(example) in ("real", "realvector")
     slope = gradient(log_prob, library)
     log_density = values(log_prob, library)
     return Density(
@@ -165,52 +162,27 @@ def _distribution(make: Callable[[], Any], dim: int, library: str) -> Density:
         lambda x: restricted(log_density, x, (len(x),), -np.inf),
         dim,
         normalised=_normalised(example),
-        support=bounds,
+        # The declared support of a transformed distribution is that of the last transform.
+        support="whole" if is_real and not hasattr(example, "transforms") else None,
     )
 
 
-def _support(distribution: Any) -> Support | None:
-    """The bounds of each column that a distribution declares; None if it declares something
-    else.
+def _inside(distribution: Any, x: Any) -> Any:
+    """(n,) True for rows in the support; what transforms leave of the support of their base
+    is checked there.
     """
-    transforms = getattr(distribution, "transforms", None)
-    if transforms is not None:
-        # The declared support is that of the last transform, whatever the others leave of it.
-        base = _support(distribution.base_dist)
-        return None if base is None else _moved(base, transforms)
-    constraint: Any = None
-    with suppress(NotImplementedError):
-        constraint = distribution.support
-    while hasattr(constraint, "base_constraint"):
-        constraint = constraint.base_constraint
-    if type(constraint).__name__.strip("_") in ("Real", "RealVector"):
-        return WHOLE
-    lower, upper = (getattr(constraint, side, None) for side in ("lower_bound", "upper_bound"))
-    if lower is None and upper is None:
-        return None
-    low = np.asarray(-np.inf if lower is None else lower, dtype=np.float64)
-    high = np.asarray(np.inf if upper is None else upper, dtype=np.float64)
-    # The components of a mixture may have bounds of their own.
-    event = tuple(distribution.event_shape)
-    known = all(bound.shape in ((), (1,), event) for bound in (low, high))
-    return Support(low, high) if known else None
+    inside = distribution.support.check(x).reshape(len(x), -1).all(-1)
+    transforms = getattr(distribution, "transforms", ())
+    if not transforms or not all(map(_is_elementwise, transforms)):
+        return inside
+    for transform in reversed(transforms):
+        x = transform.inv(x)
+    return inside & _inside(distribution.base_dist, x)
 
 
-def _moved(support: Support, transforms: Any) -> Support | None:
-    """The bounds after transforms of each column by itself; None if they are others."""
-    low = np.asarray(support.lower)
-    high = np.asarray(support.upper)
-    for transform in transforms:
-        if transform.domain.event_dim or not getattr(transform, "bijective", True):
-            return None
-        torch = loaded("torch") if type(transform).__module__.startswith("torch") else None
-        ends = [
-            np.asarray(transform(bound if torch is None else torch.as_tensor(bound)))
-            for bound in (low, high)
-        ]
-        low = np.minimum(*ends)
-        high = np.maximum(*ends)
-    return None if np.isnan(low).any() or np.isnan(high).any() else Support(low, high)
+def _is_elementwise(transform: Any) -> bool:
+    """True for an invertible transform of each column by itself."""
+    return not transform.domain.event_dim and getattr(transform, "bijective", True)
 
 
 def _normalised(distribution: Any) -> bool | None:
@@ -222,9 +194,14 @@ def _normalised(distribution: Any) -> bool | None:
         if type(inner).__name__ in _NOT_NORMALISED:
             return False
         inner = getattr(inner, "base_dist", None)
+    return None if _constraint(distribution) in _SURFACES else True
+
+
+def _constraint(distribution: Any) -> str:
+    """The name of the constraint that a distribution declares as its support."""
     constraint: Any = None
     with suppress(NotImplementedError):
         constraint = distribution.support
     while hasattr(constraint, "base_constraint"):
         constraint = constraint.base_constraint
-    return None if type(constraint).__name__.strip("_").lower() in _SURFACES else True
+    return type(constraint).__name__.strip("_").lower()
