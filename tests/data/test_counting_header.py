@@ -18,7 +18,7 @@ def lines(rows, digits=6):
 @pytest.fixture
 def path(tmp_path, monkeypatch):
     # Parts of a few rows: the line is found out in a later part than its own.
-    monkeypatch.setattr(text_files, "PART_NUMBERS", 50)
+    monkeypatch.setattr(text_files, "_BLOCK_FIELDS", 50)
     return tmp_path / "a.csv"
 
 

@@ -121,7 +121,7 @@ def test_an_npy_file_is_mapped_and_never_copied(write):
         ("hexadecimal.csv", "x,y\n0x10,1\n", ("got '0x10' in row 0",)),
         ("NA.csv", "1,NA\n2,3\n", ("got 'NA' among other fields",)),
         ("two bytes a letter.csv", "x,y\n1,2\n".encode("utf-16"), ("expected UTF-8 text",)),
-        ("two bytes, unmarked.csv", "x,y\n1,2\n".encode("utf-16-le"), ("expected numbers",)),
+        ("two bytes, unmarked.csv", "x,y\n1,2\n".encode("utf-16-le"), ("expected 2 fields",)),
         ("byte 0.csv", "1,2\n3\x00,4\n", ("got '3\\x00' in row 1, column 0",)),
         ("text after a quote.csv", '1,2\n3,"4"5\n', ("cannot be read",)),
         ("column numbers on top.csv", "0,1,2\n1.5,2.5,3.5\n", ("counts 0, 1, 2", "save without a header")),

@@ -104,7 +104,7 @@ def test_refusals_name_the_model(x, density, words):
 
 def test_stan_keeps_its_constants_where_it_can():
     """BridgeStan drops constants unless told not to; pystan always does, and says so."""
-    from relfit.data.adapters.stan_pymc import stan_density
+    from relfit.data.adapters.differentiable import stan_density
 
     calls = []
 
