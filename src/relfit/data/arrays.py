@@ -206,33 +206,25 @@ def checked_rows(argument: str, rows: _Rows, largest: float = LARGEST_VALUE) -> 
             f"{argument}: expected at least one row and one column, got shape "
             f"{tuple(blocks.shape)}"
         )
-    infinite: list[NDArray[np.intp]] = []
-    too_large: list[NDArray[np.intp]] = []
     # A tensor at once: every part would wait for its device.
-    for part in (
-        parts(blocks.shape) if isinstance(blocks, np.ndarray) else [slice(0, len(blocks))]
-    ):
-        block = blocks[part]
-        # The usual case, without a temporary array; NaN fails both comparisons.
-        low, high = extremes(block)
-        if low > -largest and high < largest:
-            continue
-        sizes = abs(block)
-        infinite.append(part.start + np.flatnonzero(host(~(sizes < np.inf).all(axis=1))))
-        too_large.append(part.start + np.flatnonzero(host((sizes >= largest).any(axis=1))))
-    for numbers, expected, got, advice in (
-        (infinite, "finite numbers", "NaN or infinity", ""),
+    in_parts = list(parts(blocks.shape)) if isinstance(blocks, np.ndarray) else [slice(None)]
+    # The usual case, without a temporary array; NaN fails both comparisons.
+    ends = (extremes(blocks[part]) for part in in_parts)
+    if all(low > -largest and high < largest for low, high in ends):
+        return rows
+    for limit, expected, got, advice in (
+        (np.inf, "finite numbers", "NaN or infinity", ""),
         (
-            too_large,
+            largest,
             f"numbers below {largest:g} in size",
             "larger ones",
             "; rescale the data or drop these rows",
         ),
     ):
-        count = sum(map(len, numbers))
-        if count:
-            first = next(int(block[0]) for block in numbers if len(block))
-            where = f"{count} of {len(blocks)} rows (first: row {first})"
+        bad = [host(~(abs(blocks[part]) < limit).all(axis=1)) for part in in_parts]
+        numbers = np.flatnonzero(np.concatenate(bad))
+        if len(numbers):
+            where = f"{len(numbers)} of {len(blocks)} rows (first: row {numbers[0]})"
             raise InputError(f"{argument}: expected {expected}, got {got} in {where}{advice}")
     return rows
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from relfit.compute.rows import is_mapped, parts, spilled
 from relfit.data.autodiff import LIBRARIES, finite_error, gradient, library_of, real, values
 from relfit.util.arrays import Array, Mask
+from relfit.util.checks import check_choice, check_whole
 from relfit.util.errors import InputError
 from relfit.util.libraries import is_instance
 
@@ -90,17 +91,10 @@ class Density:
                 raise InputError(
                     f"Density: expected {name} to be callable, got {type(function).__name__}"
                 )
-        if self.dim is not None and (
-            not isinstance(self.dim, int | np.integer) or self.dim < 1
-        ):
-            raise InputError(
-                f"Density: expected dim to be a positive whole number, got {self.dim!r}"
-            )
-        if self.autodiff not in (None, *LIBRARIES):
-            raise InputError(
-                f'Density: expected autodiff to be "torch", "jax" or None, got '
-                f"{self.autodiff!r}"
-            )
+        if self.dim is not None:
+            check_whole("Density: dim", self.dim, 1)
+        if self.autodiff is not None:
+            check_choice("Density: autodiff", self.autodiff, LIBRARIES)
         if not (self.normalised is None or isinstance(self.normalised, bool | np.bool_)):
             raise InputError(
                 f"Density: expected normalised to be True, False or None, got "
