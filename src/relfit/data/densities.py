@@ -248,23 +248,20 @@ def likelihood_notes(
     double precision.
     """
     notes = []
-    for name, column in zip(names, log_probs.T, strict=True):
-        bad = np.isneginf(column)
+    for name, bad in zip(names, np.isneginf(log_probs).T, strict=True):
         if bad.any():
             notes.append(
-                f"{name!r} has density 0 (log density -inf) at "
-                f"{count_rows(np.asarray(bad), rows)}: under this model "
+                f"{name!r} has density 0 (log density -inf) at {count_rows(bad, rows)}: "
+                "under this model "
                 "they are impossible, so that it is worse than every model that allows for them"
             )
-    # Of two rows: some functions give a bare number for one.
-    single = {name: densities[name].log_probs(rows[:2]).dtype for name in names}
     short: dict[str, list[str]] = {}
-    for name, dtype in single.items():
+    for name in names:
+        # Of two rows: some functions give a bare number for one.
+        dtype = densities[name].log_probs(rows[:2]).dtype
         if dtype.itemsize < 8:
-            text = (
-                f"log densities computed in {dtype}, to about "
-                f"{np.finfo(dtype).precision} digits"
-            )
+            digits = np.finfo(dtype).precision
+            text = f"log densities computed in {dtype}, to about {digits} digits"
             short.setdefault(text, []).append(repr(name))
     return notes + [f"{', '.join(whose)}: {text}" for text, whose in short.items()]
 
@@ -289,15 +286,13 @@ def unseen_heights(densities: Mapping[str, Density], reference: Array) -> tuple[
     "KSD does not see how '0.5' and '0.65' differ: where the data are, their log"
     """
     rows = np.asarray(reference[:: max(1, -(-len(reference) // _ROWS))])
-    chosen = {
-        name: density for name, density in densities.items() if density.log_prob is not None
-    }
-    names = list(chosen)[:_MODELS]
+    named = [name for name, density in densities.items() if density.log_prob is not None]
+    names = named[:_MODELS]
     if len(names) < 2:
         return ()
-    log_probs = {name: chosen[name].log_probs(rows).astype(np.float64) for name in names}
+    log_probs = {name: densities[name].log_probs(rows).astype(np.float64) for name in names}
     try:
-        scores = {name: chosen[name].scores(rows) for name in names}
+        scores = {name: densities[name].scores(rows) for name in names}
     except InputError:
         # Said again, of all rows and with the name of the model, when the scores are used.
         return ()

@@ -33,8 +33,8 @@ from relfit.util.text import first_line, listed
 # An open file: its schema, the record batches of the columns at some positions, and its number
 # of rows if it states it.
 Table = tuple[Any, Callable[[list[int]], Iterator[Any]], int | None]
-# Opens a file, to read it whole or (True) with only a part of it in memory at any time.
-Open = Callable[[Path, bool], AbstractContextManager[Table]]
+# Opens a file, of which only a part is in memory at any time.
+Open = Callable[[Path], AbstractContextManager[Table]]
 
 # Before this version a file could make pyarrow unpickle what it held (CVE-2023-47248).
 _OLDEST = (14, 0, 1)
@@ -54,17 +54,16 @@ _LOGS = ("_delta_log", ".hoodie")
 
 
 @contextmanager
-def _open_parquet(path: Path, in_parts: bool) -> Iterator[Table]:
+def _open_parquet(path: Path) -> Iterator[Table]:
     needed(path, "pyarrow", _OLDEST)
     if path.is_dir():
-        yield _data_set(path, in_parts)
+        yield _data_set(path)
         return
     # A positive buffer size makes pyarrow read a column a little at a time; a mapped file would
     # become resident.
-    mapped = not in_parts or path.stat().st_size <= _SMALL_FILE
-    options: dict[str, Any] = (
-        {"memory_map": True} if mapped else {"buffer_size": _BUFFER, "pre_buffer": False}
-    )
+    options: dict[str, Any] = {"buffer_size": _BUFFER, "pre_buffer": False}
+    if path.stat().st_size <= _SMALL_FILE:
+        options = {"memory_map": True}
     with needed(path, "pyarrow.parquet", ()).ParquetFile(os.fspath(path), **options) as file:
         schema = file.schema_arrow
         count = file.metadata.num_rows
@@ -74,25 +73,17 @@ def _open_parquet(path: Path, in_parts: bool) -> Iterator[Table]:
             # The number of values in a row, according to the first row if there are lists. The
             # file's metadata state it too, but cannot be trusted: pyarrow aborts the process if
             # they are damaged, and equal values take no space in the file.
-            first = next(
-                file.iter_batches(batch_size=1, columns=names, use_threads=False), None
-            )
-            width = 0
+            read = partial(file.iter_batches, columns=names, use_threads=False)
+            first = next(read(batch_size=1), None)
+            width = 1
             for column in () if first is None else first.columns:
                 width += len(column.flatten()) if hasattr(column, "flatten") else 1
-            size = _BATCH_ROWS
-            if in_parts:
-                size = min(size, max(1, PART_NUMBERS // max(1, width)))
-            else:
-                require_room(path, 8 * count * width)
-            return iter(
-                file.iter_batches(batch_size=size, columns=names, use_threads=not in_parts)
-            )
+            return iter(read(batch_size=min(_BATCH_ROWS, max(1, PART_NUMBERS // width))))
 
         yield schema, batches, count
 
 
-def _data_set(folder: Path, in_parts: bool) -> Table:
+def _data_set(folder: Path) -> Table:
     """The Parquet files in a folder as one table; names of folders such as ``year=2024`` are
     columns (Hive).
     """
@@ -101,7 +92,7 @@ def _data_set(folder: Path, in_parts: bool) -> Table:
     schemas = []
     count = 0
     for file in files:
-        with reading(file), _open_parquet(file, in_parts) as (schema, _, rows):
+        with reading(file), _open_parquet(file) as (schema, _, rows):
             schemas.append(schema)
             count += rows or 0
         differ = sorted(set(schema.names) ^ set(schemas[0].names))
@@ -129,7 +120,7 @@ def _data_set(folder: Path, in_parts: bool) -> Table:
     def batches(positions: list[int]) -> Iterator[Any]:
         selected = pyarrow.schema([whole.field(k) for k in positions])
         for number, file in enumerate(files):
-            with reading(file), _open_parquet(file, in_parts) as (schema, read, _):
+            with reading(file), _open_parquet(file) as (schema, read, _):
                 stored = [
                     schema.names.index(name) for name in selected.names if name not in keys
                 ]
@@ -234,11 +225,11 @@ def _is_parquet(name: str) -> bool:
 
 
 @contextmanager
-def _open_arrow(path: Path, in_parts: bool) -> Iterator[Table]:
+def _open_arrow(path: Path) -> Iterator[Table]:
     """An Arrow file (a Feather file is one) or stream."""
     pyarrow = needed(path, "pyarrow", _OLDEST)
     ipc = needed(path, "pyarrow.ipc", ())
-    with (pyarrow.OSFile if in_parts else pyarrow.memory_map)(os.fspath(path)) as source:
+    with pyarrow.OSFile(os.fspath(path)) as source:
         open_reader = ipc.open_file if source.read(6) == b"ARROW1" else ipc.open_stream
 
         def reader(**options: Any) -> Any:
@@ -246,7 +237,7 @@ def _open_arrow(path: Path, in_parts: bool) -> Iterator[Table]:
             return open_reader(source, options=ipc.IpcReadOptions(**options))
 
         def batches(positions: list[int]) -> Iterator[Any]:
-            selected = reader(included_fields=positions, use_threads=not in_parts)
+            selected = reader(included_fields=positions, use_threads=False)
             if hasattr(selected, "read_next_batch"):
                 return iter(selected)
             return map(selected.get_batch, range(selected.num_record_batches))
@@ -254,24 +245,23 @@ def _open_arrow(path: Path, in_parts: bool) -> Iterator[Table]:
         yield reader().schema, batches, None
 
 
-def _rows(opened: Open, selection: Selection, in_parts: bool) -> Iterator[Array]:
-    """The selected columns, which must hold numbers, in blocks; in parts, neither the whole
-    file nor a row group is held.
-    """
+def _rows(opened: Open, selection: Selection, *, whole: bool) -> Iterator[Array]:
+    """The selected columns, which must hold numbers, in blocks."""
     path = selection.path
-    with opened(path, in_parts) as (schema, batches, count):
+    with opened(path) as (schema, batches, count):
         names, positions = _positions(selection, schema)
         advice = f"select numeric columns ({way('--columns', 'columns=')})"
         _refuse_not_numeric(path, schema, names, advice)
         for block in _arrow_parts(path, names, batches(positions), count):
+            if whole:
+                require_room(path, 8 * (count or 0) * block.shape[1])
             yield block
-            if in_parts:
-                # Return the memory that pyarrow keeps for later use to the system.
-                loaded("pyarrow").default_memory_pool().release_unused()
+            # Return the memory that pyarrow keeps for later use to the system.
+            loaded("pyarrow").default_memory_pool().release_unused()
 
 
 def _names(opened: Open, path: Path) -> list[str]:
-    with opened(path, False) as (schema, _, _):
+    with opened(path) as (schema, _, _):
         return list(schema.names)
 
 
@@ -280,7 +270,7 @@ def _column_parts(
 ) -> Iterator[list[tuple[str, Any]]]:
     path = selection.path
     count = 0
-    with opened(path, True) as (schema, batches, expected):
+    with opened(path) as (schema, batches, expected):
         names, positions = _positions(selection, schema)
         yield [(name, loaded("pyarrow").array([], schema.field(name).type)) for name in names]
         for batch in batches(positions):
@@ -413,9 +403,9 @@ def _format(
 ) -> Format:
     return Format(
         suffixes,
-        lambda selection: held_rows(_rows(opened, selection, False)),
+        lambda selection: held_rows(_rows(opened, selection, whole=True)),
         names=partial(_names, opened),
-        parts=lambda selection, _most_bytes: _rows(opened, selection, True),
+        parts=lambda selection, _most_bytes: _rows(opened, selection, whole=False),
         column_parts=partial(_column_parts, opened),
         is_folder=is_folder,
     )

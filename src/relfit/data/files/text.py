@@ -114,10 +114,10 @@ def _column_parts(
             require_room(path, _LABELS_BETWEEN_CHECKS * _BYTES_PER_LABEL * len(first))
             if len(known) > _MOST_KNOWN:
                 known.clear()
-            columns = zip(
-                names, ([fields[k] for fields in block] for k in positions), strict=True
-            )
-            yield [(name, _cells(fields, name in text, known)) for name, fields in columns]
+            yield [
+                (name, _cells([fields[k] for fields in block], name in text, known))
+                for name, k in zip(names, positions, strict=True)
+            ]
 
 
 def _cells(fields: Fields, as_text: bool, known: dict[str, str | None]) -> NDArray[Any]:
