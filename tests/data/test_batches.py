@@ -178,7 +178,7 @@ def of_text():
 
 # The batches, and what is said of them.
 BROKEN = {
-    "numbers": (lambda: [1.0, 2.0], "reference: expected batches of rows", "single"),
+    "numbers": (lambda: [1.0, 2.0], "reference: expected batches of rows, got single numbers; yield arrays of shape"),
     "unlike": (lambda: [A[:50], A[50:, :2]], "got batches of unlike shapes (3 columns, then 2)"),
     "images": (lambda: [np.ones((2, 3, 4))], "expected rows and columns, got an array of shape (2, 3, 4)"),
     "text": (lambda: [A, np.array([["a", "b", "c"]])], "reference: expected numbers, got text"),

@@ -132,13 +132,10 @@ def _distribution(make: Callable[[], Any], dim: int, library: str) -> Density:
         log_probs = make().log_prob(x)
         return log_probs[:, 0] if single else log_probs
 
-    support = None
-    with suppress(NotImplementedError):
-        support = example.support
+    support = _support(example)
+    normalised = _normalised(example)
     if support is None:
-        return Density(
-            log_prob=log_prob, dim=dim, autodiff=library, normalised=_normalised(example)
-        )
+        return Density(log_prob=log_prob, dim=dim, autodiff=library, normalised=normalised)
     if support.is_discrete:
         raise InputError(
             f"{name}: expected a continuous distribution, got a discrete one; "
@@ -165,7 +162,7 @@ def _distribution(make: Callable[[], Any], dim: int, library: str) -> Density:
         lambda x: restricted(slope, x, x.shape, np.nan),
         lambda x: restricted(log_density, x, (len(x),), -np.inf),
         dim,
-        normalised=_normalised(example),
+        normalised=normalised,
         # The declared support of a transformed distribution is that of the last transform.
         support="whole" if is_real and not hasattr(example, "transforms") else None,
     )
@@ -201,11 +198,16 @@ def _normalised(distribution: Any) -> bool | None:
     return None if _constraint(distribution) in _SURFACES else True
 
 
-def _constraint(distribution: Any) -> str:
-    """The name of the constraint that a distribution declares as its support."""
-    constraint: Any = None
+def _support(distribution: Any) -> Any:
+    """The constraint that a distribution declares as its support, if it does."""
     with suppress(NotImplementedError):
-        constraint = distribution.support
+        return distribution.support
+    return None
+
+
+def _constraint(distribution: Any) -> str:
+    """The name of that constraint."""
+    constraint = _support(distribution)
     while hasattr(constraint, "base_constraint"):
         constraint = constraint.base_constraint
     return type(constraint).__name__.strip("_").lower()
