@@ -492,8 +492,9 @@ def edges(log_prob: LogProbs, top: Array, extent: Extent, reaches: Sequence[Any]
     column.
 
     >>> half_line = lambda x: np.where(x[:, 0] > 2.0, -x[:, 0], -np.inf)
-    >>> edges(half_line, np.array([3.0]), Extent(np.array([[3.0], [6.0]])), [9.0])
-    [Edge(column=0, position=2.0, vanishes=False, near=False)]
+    >>> (edge,) = edges(half_line, np.array([3.0]), Extent(np.array([[3.0], [6.0]])), [9.0])
+    >>> edge.place(columns=1), edge.harmful
+    ('2', False)
     """
     d = len(top)
     columns = np.repeat(np.arange(d), 2)
