@@ -1,6 +1,5 @@
 """Tensors in .pt and .safetensors files; nothing in a .pt file ever runs."""
 
-import os
 import pickle
 import sys
 import warnings
@@ -8,6 +7,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from hostile import Trap
 from refusals import refused
 
 from relfit.data.arrays import as_rows
@@ -16,16 +16,6 @@ from relfit.data.files import read_rows
 pytestmark = pytest.mark.filterwarnings("error")
 
 ROWS = np.array([[1.0, 2.5], [-3.0, 4e-7], [5.0, 6e12]])
-
-
-class Trap:
-    """Unpickling this makes the folder."""
-
-    def __init__(self, path):
-        self.path = str(path)
-
-    def __reduce__(self):
-        return os.mkdir, (self.path,)
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +66,6 @@ def test_a_dictionary_of_tensors(torch, tmp_path):
     [
         ([1.0, 2.0], ("expected a tensor or a dictionary of tensors, got a list",)),
         ({"epoch": 3}, ("expected a tensor or a dictionary of tensors, got a dict",)),
-        (3.0, ("got a float",)),
-        (None, ("got a NoneType",)),
     ],
 )
 def test_files_without_a_tensor(torch, tmp_path, held, parts):
@@ -87,8 +75,7 @@ def test_files_without_a_tensor(torch, tmp_path, held, parts):
 
 @pytest.mark.parametrize("form", ["saved", "saved the old way", "in a dictionary", "bare pickle", "inside the archive"])
 def test_nothing_in_a_malicious_file_runs(torch, tmp_path, form):
-    sprung, path = tmp_path / "sprung", tmp_path / "a.pt"
-    trap = Trap(sprung)
+    path, trap = tmp_path / "a.pt", Trap(tmp_path / "sprung")
     if form == "bare pickle":
         path.write_bytes(pickle.dumps(trap))
     elif form == "inside the archive":
@@ -99,9 +86,7 @@ def test_nothing_in_a_malicious_file_runs(torch, tmp_path, form):
         torch.save(held, path, _use_new_zipfile_serialization="old" not in form)
     message = refused(lambda: read_rows(path), str(path), "never loads", "torch.save")
     assert "weights_only" not in message, "torch's own message advises to switch the protection off"
-    assert not sprung.exists()
-    pickle.loads(pickle.dumps(trap))
-    assert sprung.exists(), "the trap itself does not work"
+    assert trap.stayed_shut()
 
 
 def _replace_pickle(good, bad, content):

@@ -149,12 +149,6 @@ def test_sparse_scores_are_told_to_be_converted(scores, form):
 # --- batches
 
 
-def test_a_generator_of_numbers(samples):
-    """D30: the way on is named."""
-    line = refused(lambda: relfit.compare((float(x) for x in samples[0, :, 0]), list(samples[1:])), "reference: ")
-    assert line.endswith("expected batches of rows, got single numbers; yield arrays of shape (n, d)")
-
-
 def test_rows_one_by_one_are_noted(samples):
     """D30: where every sample yields its rows one by one, nothing else tells that each number was read as a row."""
     result = relfit.compare((row for row in samples[0]), [(row for row in rows) for rows in samples[1:]], rng=0)

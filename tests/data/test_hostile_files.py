@@ -1,16 +1,19 @@
 """Files that somebody made to do harm, or that were harmed: refused in one line, soon, and with little memory."""
 
+import base64
 import gzip
 import io
+import json
 import os
 import struct
 import threading
 import warnings
 import zipfile
+import zlib
 
 import numpy as np
 import pytest
-from hostile import peak, zipped
+from hostile import peak, resource, saved, zipped
 from refusals import refused
 
 from relfit.cli.report import read_result
@@ -43,11 +46,8 @@ def _header(shape="(3, 2)", descr="'<f8'", order="False"):
     "content",
     [
         _npy(_header(shape="(10**18,)")),
-        _npy(_header(shape="(1000000000000000000,)")),
         _npy(_header(shape="(4294967296, 4294967296)")),
         _npy(_header(shape="(-3, 2)")),
-        _npy(_header(shape="(-3, -2)")),
-        _npy(_header(shape="(3.0, 2)")),
         _npy(_header(shape="(True, 2)")),
         _npy(_header(shape="[3, 2]")),
         _npy(_header(shape="(" * 90 + ")" * 90)),
@@ -56,7 +56,6 @@ def _header(shape="(3, 2)", descr="'<f8'", order="False"):
         _npy(_header(descr="('<f8', (1000000000,))")),
         _npy(_header(descr="[('a', '<f8', (3, 2))]", shape="(1,)")),
         _npy(_header(descr="[('é', '<f8')]", shape="(6,)"), version=(3, 0)),
-        _npy(_header(descr="'|V0'")),
         _npy(_header(descr="'<U1000000000'")),
         _npy(_header(descr="__import__('os').system('true')")),
         _npy(_header(order="__import__('os')")),
@@ -82,21 +81,15 @@ def test_text_and_records_under_a_budget(tmp_path, ending):
     """Found by fuzzing: what is no number was cast when its first part was read."""
     for array in (np.array(["a", "b"]), np.zeros(2, dtype=[("a", "f8"), ("b", "i4", (2,))])):
         path = tmp_path / f"a{ending}"
-        path.write_bytes(_saved(array) if ending == ".npy" else zipped({"x.npy": _saved(array)}))
+        path.write_bytes(saved(array) if ending == ".npy" else zipped({"x.npy": saved(array)}))
         refused(lambda path=path: spilled_rows("rows", str(path), Budget(10**9, tmp_path)), "expected numbers")
 
 
 # --- bombs: small files that unpack to large ones
 
 
-def _saved(array):
-    out = io.BytesIO()
-    np.save(out, array)
-    return out.getvalue()
-
-
 def test_an_archive_that_unpacks_to_more_than_there_is(tmp_path, cramped):
-    bomb = zipped({"x.npy": _saved(np.zeros(10**6))}, compression=zipfile.ZIP_DEFLATED)
+    bomb = zipped({"x.npy": saved(np.zeros(10**6))}, compression=zipfile.ZIP_DEFLATED)
     assert len(bomb) < 10_000
     (tmp_path / "a.npz").write_bytes(bomb)
     refused(lambda: read_rows(tmp_path / "a.npz"), "a.npz: expected what fits into memory", "got 0.008 GB")
@@ -104,7 +97,7 @@ def test_an_archive_that_unpacks_to_more_than_there_is(tmp_path, cramped):
 
 def test_an_archive_that_hides_its_size(tmp_path, cramped):
     """The directory says 1,000 bytes; what follows is never unpacked further than that."""
-    bomb = bytearray(zipped({"x.npy": _saved(np.zeros(10**6))}, compression=zipfile.ZIP_DEFLATED))
+    bomb = bytearray(zipped({"x.npy": saved(np.zeros(10**6))}, compression=zipfile.ZIP_DEFLATED))
     entry = bomb.rindex(b"PK\x01\x02")
     bomb[entry + 24 : entry + 28] = struct.pack("<I", 1000)
     (tmp_path / "a.npz").write_bytes(bomb)
@@ -113,7 +106,7 @@ def test_an_archive_that_hides_its_size(tmp_path, cramped):
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_an_archive_packed_by_what_numpy_never_uses(tmp_path, method):
-    (tmp_path / "a.npz").write_bytes(zipped({"x.npy": _saved(ROWS)}, compression=method))
+    (tmp_path / "a.npz").write_bytes(zipped({"x.npy": saved(ROWS)}, compression=method))
     refused(lambda: read_rows(tmp_path / "a.npz"), "compressed by another method")
 
 
@@ -137,17 +130,6 @@ def test_packed_text_that_never_ends(tmp_path, cramped, line, said):
 def test_a_result_that_is_too_large(tmp_path, cramped):
     (tmp_path / "a.json").write_text("[" * 200_000)
     refused(lambda: read_result(str(tmp_path / "a.json")), "expected what fits into memory")
-
-
-# --- tables as tired people save them
-
-
-@pytest.mark.parametrize(
-    "content", [b"\xef\xbb\xbf0,1\r2,3\n4,5\r\n", b"=x,+y\n0,1\n2,3\n4,5", b'"0","1"\n2,3\n\n4, 5\n']
-)
-def test_tables_that_are_right_nevertheless(tmp_path, content):
-    (tmp_path / "a.csv").write_bytes(content)
-    np.testing.assert_array_equal(read_rows(tmp_path / "a.csv"), ROWS)
 
 
 # --- not what they seem
@@ -193,7 +175,7 @@ def test_a_file_that_changes_while_it_is_read(tmp_path, monkeypatch, ending, gro
     rows = np.random.default_rng(0).normal(size=(5000, 2))
     path = tmp_path / f"a{ending}"
     data = "".join(f"{a!r},{b!r}\n" for a, b in rows.tolist()).encode()
-    path.write_bytes({".csv": data, ".csv.gz": gzip.compress(data), ".npz": zipped({"x.npy": _saved(rows)})}[ending])
+    path.write_bytes({".csv": data, ".csv.gz": gzip.compress(data), ".npz": zipped({"x.npy": saved(rows)})}[ending])
     opened, plain = type(path).open, gzip.open
 
     def changed(stream):
@@ -208,9 +190,7 @@ def test_a_file_that_changes_while_it_is_read(tmp_path, monkeypatch, ending, gro
 
 def test_no_warning_of_a_parser_is_shown(tmp_path):
     """NumPy warns about headers that Python 2 wrote, with a long integer in the shape."""
-    out = io.BytesIO()
-    np.save(out, np.ones((3, 2)))
-    (tmp_path / "a.npy").write_bytes(out.getvalue().replace(b"(3, 2), ", b"(3L, 2),"))
+    (tmp_path / "a.npy").write_bytes(saved(np.ones((3, 2))).replace(b"(3, 2), ", b"(3L, 2),"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_array_equal(read_rows(tmp_path / "a.npy"), np.ones((3, 2)))
@@ -221,3 +201,199 @@ def test_a_signalling_nan_is_refused_without_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         refused(lambda: as_rows("x", bad), "x: expected finite numbers", "1 of 2 rows")
+
+
+# --- pickles that make much of little
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch")
+
+
+def _pt(pickled, **options):
+    records = {"a/data/0": bytes(96), "a/data/1": bytes(64)}
+    return zipped({"a/data.pkl": pickled, "a/byteorder": b"little", **records, "a/version": b"3\n"}, **options)
+
+
+@pytest.mark.parametrize(
+    "pickled",
+    [
+        b"\x80\x02cbuiltins\nbytearray\nJ\xff\xff\xff\x7f\x85R.",
+        b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00aX\x06\x00\x00\x00latin1\x86R.",
+        b"\x80\x02ctorch\nTensor\nJ\xff\xff\xff\x7f\x85R.",
+        b"\x80\x02cposix\nsystem\nX\x04\x00\x00\x00true\x85R.",
+        b"\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c\x04true\x85R.",
+        b"(S'true'\niposix\nsystem\n.",
+    ],
+    ids=["bytearray", "encode", "Tensor", "system", "by the stack", "by a mark"],
+)
+def test_calls_that_no_tensor_needs(torch, tmp_path, pickled):
+    (tmp_path / "a.pt").write_bytes(_pt(pickled))
+    before = peak()
+    refused(lambda: read_rows(tmp_path / "a.pt"), "a.pt: holds Python objects or code")
+    assert peak() - before < 100_000, "kB"
+
+
+def test_positions_outside_a_sparse_tensor(torch, tmp_path):
+    """Followed unchecked they end the process: found by fuzzing."""
+    whole = io.BytesIO()
+    torch.save(torch.from_numpy(ROWS).to_sparse(), whole)
+    with zipfile.ZipFile(whole) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    indices = next(name for name, data in members.items() if len(data) == 80)
+    members[indices] = struct.pack("<10q", *range(10**12, 10**12 + 10))
+    (tmp_path / "a.pt").write_bytes(zipped(members))
+    refused(lambda: read_rows(tmp_path / "a.pt"), "a.pt: cannot be read")
+
+
+@pytest.mark.parametrize("make", ["expanded", "sparse"])
+def test_tensors_larger_than_what_they_hold(torch, tmp_path, cramped, make):
+    one = torch.ones(1, dtype=torch.float64)
+    tensor = one.expand(10**6) if make == "expanded" else torch.sparse_coo_tensor([[0]], one, (10**6,))
+    torch.save(tensor, tmp_path / "a.pt")
+    assert (tmp_path / "a.pt").stat().st_size < 5000
+    refused(lambda: read_rows(tmp_path / "a.pt"), "expected what fits into memory")
+
+
+# --- safetensors: a length, a header that says where each tensor lies, the numbers
+
+
+def _tensors(header, data=bytes(48), length=None):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text) if length is None else length) + text + data
+
+
+def _entry(dtype="F64", shape=(3, 2), offsets=(0, 48)):
+    return {"x": {"dtype": dtype, "shape": shape, "data_offsets": offsets}}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        _tensors(_entry(), length=2**63),
+        _tensors(_entry(), length=0),
+        _tensors(_entry(offsets=(0, 480))),
+        _tensors(_entry(offsets=(0, 24))),
+        _tensors(_entry(offsets=(-8, 40))),
+        _tensors(_entry(offsets=(2**63, 2**63 + 48))),
+        _tensors(_entry(shape=(2**32, 2**32))),
+        _tensors(_entry(dtype="O")),
+        _tensors({**_entry(), "y": _entry()["x"]}),
+        _tensors([]),
+        _tensors(b"\xff" * 100),
+        b"",
+    ],
+)
+def test_safetensors_that_lie(tmp_path, content):
+    pytest.importorskip("safetensors")
+    (tmp_path / "a.safetensors").write_bytes(_tensors(_entry(), ROWS.tobytes()))
+    np.testing.assert_array_equal(read_rows(tmp_path / "a.safetensors"), ROWS)
+    (tmp_path / "a.safetensors").write_bytes(content)
+    refused(lambda: read_rows(tmp_path / "a.safetensors"), "a.safetensors: ")
+
+
+# --- Parquet and Arrow
+
+
+# A Parquet file of 628 bytes, found by fuzzing, one page of which says that it has 792,548,551.
+PAGE = """
+eNoLcAwyFGUQrRCt0BHlATLYRNlkJDgYGBoq31+e6gRigQDHATEGDSyigoJAigmImbVAJA8zROKDPQNYCYsDTKHH+j2zPl2fZQfh
+izjAjAJb3Xf51WcqWs1ApNUskjWmDBJsxckZqbmJoiwMpkwSjGWiTKJsPjZAhaYsEiw5mcUlokwMolyqTBLsqTmpual5JWBl5YSV
+ibFLykjqqDHIiHJJqrIxSFowloEVwhSIMojxiH1jBCI1DhuSvC0pAwwsBqCFNppqbGySbiDfAzGyVeW4rPrHSBW7xN4wi7GpcQAp
+Bg2FgsSiwtLUEt3kggLdxKKi/HKFstSi4sz8PAUjMz0DPUNJHRkGBiBiKGJkYAgApjcAlyt7ag==
+"""
+
+
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_a_parquet_page_that_claims_much(tmp_path, in_parts):
+    pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+    path.write_bytes(zlib.decompress(base64.b64decode(PAGE)))
+    before = peak()
+    read = (lambda: spilled_rows("rows", str(path), Budget(10**9, tmp_path))) if in_parts else (lambda: read_rows(path))
+    refused(read, "a.parquet: cannot be read", "Page was smaller")
+    assert peak() - before < 200_000, "kB"
+
+
+# A Parquet file of 378 bytes, found by fuzzing, whose row group claims to have 175,798,096,380 rows.
+ROW_GROUP = """
+eNplkL9KA0EQh397XlYNhyTBWW7hiiu8JcIlGiEB4RpLJUUUX+ASzj+F5ryYaOFD+AJCSksbn8HWp7DxBWwEZ48EBYvZYZfv9zGzg4OT
+Drm0SabPDQ2g+brzHVaPAQEgtceQQA3aiklSjUsGPTTF0BdpvY4Fv34IOHyRQqw4jG9QaHGUuC+EL6A4ZPtvaHV/GaqQq5MufDkZXWRX
+KbkgL3L8ynkxnuYR+gFTBH4R91BSBzo2CMjTXciaXmDkKake1FyYI7P2d0Qd283IYQPP7yBhg9QGkqVWAx1JaFaXhlN1Zp5F8m9mzWBp
+SbaXYfUu1Nfb48dTdf4S5mlxM81uW6M8b6VFMb4LZ1kxuRxfh3u99m67o2Newu7xyTXgX/8BllY4LQ==
+"""
+
+
+def test_a_row_group_that_claims_much(tmp_path):
+    """Reading it at once would allocate 512 GB; read in batches, its labels are what the file holds."""
+    pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+    path.write_bytes(zlib.decompress(base64.b64decode(ROW_GROUP)))
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    before = peak()
+    resource.setrlimit(resource.RLIMIT_AS, (2**37, limits[1]))  # so that a wrong reader fails, and harms nobody
+    try:
+        labels, others = split_labels(path, "group")
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+    assert (labels.tolist(), others) == (["a", "b", "a"], [1])
+    assert peak() - before < 100_000, "kB"
+
+
+def test_equal_numbers_without_end(tmp_path, cramped):
+    """Ten million equal numbers take a few kilobytes of a Parquet file."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    tables = {
+        "numbers": arrow.table({"x": np.zeros(10**6)}),
+        "lists": arrow.table({"x": arrow.FixedSizeListArray.from_arrays(np.zeros(10**6), 10)}),
+    }
+    for name, table in tables.items():
+        path = tmp_path / f"{name}.parquet"
+        parquet.write_table(table, path)
+        assert path.stat().st_size < 50_000
+        refused(lambda path=path: read_rows(path), "expected what fits into memory")
+
+
+# --- Zarr: the description and the chunks are files of their own
+
+
+def _zarr(folder, **changes):
+    folder.mkdir()
+    described = {
+        **{"zarr_format": 2, "shape": [3, 2], "chunks": [3, 2], "dtype": "<f8", "compressor": None, "filters": None},
+        **{"fill_value": 0.0, "order": "C", **changes},
+    }
+    (folder / ".zarray").write_text(json.dumps(described))
+    (folder / "0.0").write_bytes(ROWS.tobytes())
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"shape": [10**18, 2]}, "expected at most 1000000 chunks"),
+        ({"shape": [10**6, 2]}, "expected what fits into memory"),
+        ({"chunks": [10**6, 2]}, "expected what fits into memory"),
+        ({"shape": [-3, 2]}, "a.zarr: "),
+        ({"shape": [3, 2], "chunks": [0, 2]}, "a.zarr: "),
+        ({"shape": [3, 2], "chunks": [3]}, "a.zarr: "),
+        ({"dtype": "|O"}, "a.zarr: "),
+        ({"dtype": "<f8" * 9}, "a.zarr: "),
+        ({"chunks": [2, 2]}, "a.zarr: "),
+    ],
+)
+def test_descriptions_that_lie(tmp_path, cramped, changes, said):
+    pytest.importorskip("zarr")
+    np.testing.assert_array_equal(read_rows(_zarr(tmp_path / "good.zarr")), ROWS)
+    refused(lambda: read_rows(_zarr(tmp_path / "a.zarr", **changes)), said)
+
+
+def test_groups_that_lead_back_to_themselves(tmp_path):
+    pytest.importorskip("zarr")
+    folder = tmp_path / "a.zarr"
+    folder.mkdir()
+    (folder / ".zgroup").write_text('{"zarr_format": 2}')
+    for name in ("one", "two"):
+        (folder / name).symlink_to(folder, target_is_directory=True)
+    refused(lambda: read_rows(folder), "a.zarr: ")

@@ -9,7 +9,7 @@ from scipy import stats
 
 import relfit
 from relfit.data.adapters.scipy_sklearn import gaussian_mixture
-from relfit.data.likelihoods import unseen_heights
+from relfit.data.densities import unseen_heights
 
 FIXED = {"discrepancy": "loglik", "rng": 0}
 NORMALS = {"a": stats.norm(), "b": stats.norm(0.5), "c": stats.norm(0, 2)}

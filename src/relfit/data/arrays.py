@@ -5,13 +5,23 @@ Rows are loaded in one of three ways, with the same checks of shape and values. 
 gives float64 arrays. `spilled_rows` gives float64 arrays too, mapped from a file, so that
 they take no memory of the process. `resident_rows` gives tensors on the CUDA device where
 the data live already.
+
+Rows that arrive in batches are gathered, in memory or, under a budget of memory, in a file
+that grows with every batch. Batches come from generators and other objects that can be
+iterated, from torch's data loaders and data sets, from Hugging Face's and pyarrow's data
+sets. They are arrays or tensors of rows, or data frames, which together are a table.
+
+Posteriors are the draws of Bayesian models as ArviZ holds them: InferenceData, xarray's
+DataTree, or the group `posterior` itself.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -19,12 +29,19 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.memory import PART_NUMBERS, Budget, in_words, is_mapped, parts, spilled
+from relfit.compute.memory import (
+    PART_NUMBERS,
+    Budget,
+    held_rows,
+    in_words,
+    is_mapped,
+    parts,
+    spilled,
+)
 from relfit.data.files import FileRows, as_file, find_file, read_rows
+from relfit.data.files.arrays import is_tensor, tensor_array
 from relfit.data.files.base import column_positions, reading
-from relfit.data.files.tensors import is_tensor, tensor_array
-from relfit.data.models import Sample
-from relfit.data.tables import Table, computed, frame_array
+from relfit.data.tables import Table, computed, frame_array, is_table, table_in_parts
 from relfit.util.arrays import (
     Array,
     extremes,
@@ -36,6 +53,7 @@ from relfit.util.arrays import (
 from relfit.util.errors import InputError
 from relfit.util.libraries import is_instance, loaded
 from relfit.util.progress import Progress, counted
+from relfit.util.text import listed, visible
 
 # Squares of differences, and their quotients by the squared bandwidth, must stay within
 # float64.
@@ -44,20 +62,33 @@ LARGEST_VALUE = 1e152
 _BUDGET_DIVISOR = 8
 # The code of CUDA in the DLPack protocol, which JAX and CuPy support too.
 _CUDA = 2
+# The rows that a data set of another library is asked for at once.
+_BATCH_ROWS = 4096
+# What an object has that is a model, or a value to be computed, even if it can be iterated.
+_OTHERWISE = ("log_prob", "sample", "__call__", "__array__", "__dlpack__", "__dask_graph__")
+# Posteriors are told by the names of their types: the classes differ from version to version
+# of these libraries.
+_WHOLE = ("InferenceData", "DataTree")
+_GROUPS = ("Dataset", "DataTree")
+_ORDER = ("chain", "draw")
 
 _Rows = TypeVar("_Rows")
+
+
+def argument_of(name: str | None) -> str:
+    """What errors call a model, or (None) the reference."""
+    return "reference" if name is None else f"model {name!r}"
 
 
 def as_rows(argument: str, value: Any, *, missing: bool = False) -> Array:
     """The value as a C-ordered float64 array of n rows and d columns; a 1-d array is n × 1.
 
-    Accepts arrays, nested lists, data frames of numbers, tensors of other libraries,
-    `Sample` and file names. An array that is float64 and C-ordered already, such as a
-    memory-mapped file, is not copied, and stays read-only if it was. With `missing`, NaN and
-    finite numbers of any size are allowed.
+    Accepts arrays, nested lists, data frames of numbers, tensors of other libraries and file
+    names. An array that is float64 and C-ordered already, such as a memory-mapped file, is
+    not copied, and stays read-only if it was. With `missing`, NaN and finite numbers of any
+    size are allowed.
     """
-    array = _float64(argument, _array(argument, _unwrapped(value)))
-    rows = two_dimensional(argument, array)
+    rows = two_dimensional(argument, _cast(_numeric(argument, _array(argument, value))))
     gone = np.isnan(rows) if missing else None
     known = rows if gone is None or not gone.any() else np.where(gone, 0.0, rows)
     checked_rows(argument, known, math.inf if missing else LARGEST_VALUE)
@@ -72,19 +103,20 @@ def spilled_rows(
     A mapped array that is float64 and C-ordered stays where it is. Anything else is written
     to a file in the budget's folder, a part at a time.
     """
-    value = _unwrapped(value)
     file = as_file(value)
     if file is not None:
-        return checked_rows(argument, _rows_of_file(argument, file, budget, progress))
-    if isinstance(value, Table):
+        rows = _rows_of_file(argument, file, budget, progress)
+    elif isinstance(value, Table):
         columns = value.number_columns()
         shape = (len(value), len(columns))
         blocks = (
             np.stack([column[part] for column in columns], axis=1) for part in parts(shape)
         )
-        return checked_rows(argument, spilled(blocks, budget.folder))
-    array = two_dimensional(argument, _numeric(argument, _array(argument, value)))
-    return checked_rows(argument, _spilled(array, budget))
+        rows = spilled(blocks, budget.folder)
+    else:
+        array = _numeric(argument, _array(argument, value))
+        rows = _spilled(two_dimensional(argument, array), budget)
+    return checked_rows(argument, rows)
 
 
 def _rows_of_file(
@@ -136,28 +168,6 @@ def _spilled(
     )
 
 
-def batch_rows(argument: str, value: Any, *, single: bool = False) -> Iterator[Array]:
-    """A batch of rows, or a single one, in blocks; a mapped file is read a part at a time."""
-    if isinstance(value, str | os.PathLike | Mapping):
-        came = (
-            "a mapping" if isinstance(value, Mapping) else f"the text {os.fspath(value)!r:.60}"
-        )
-        raise InputError(
-            f"{argument}: expected batches of rows, got {came}; yield arrays or data frames"
-        )
-    array = _array(argument, value)
-    if not (array.ndim or single):
-        raise InputError(
-            f"{argument}: expected batches of rows, got single numbers; yield "
-            f"arrays of shape (n, d)"
-        )
-    rows = two_dimensional(argument, _numeric(argument, array[None] if single else array))
-    if not len(rows):
-        yield rows
-    for part in parts(rows.shape):
-        yield _cast(rows[part])
-
-
 def resident_rows(argument: str, value: Any, device: str) -> Any:
     """The value as a tensor (n, d) of float32 or float64 on the device; accepts what
     `as_rows` accepts.
@@ -167,7 +177,6 @@ def resident_rows(argument: str, value: Any, device: str) -> Any:
     """
     import torch
 
-    value = _unwrapped(value)
     if device_of([value]) is None and not is_tensor(value):
         return torch.as_tensor(as_rows(argument, value), device=device)
     rows = (value.detach() if is_tensor(value) else torch.from_dlpack(value)).to(device)
@@ -186,7 +195,7 @@ def device_of(values: Iterable[Any]) -> str | None:
     """
     if loaded("torch") is None:
         return None
-    for value in map(_unwrapped, values):
+    for value in values:
         if callable(getattr(value, "__dlpack_device__", None)):
             # JAX raises one of these for an array that is spread over several devices.
             with suppress(BufferError, RuntimeError, TypeError, ValueError):
@@ -194,10 +203,6 @@ def device_of(values: Iterable[Any]) -> str | None:
                 if int(kind) == _CUDA:
                     return f"cuda:{int(number)}"
     return None
-
-
-def _unwrapped(value: Any) -> Any:
-    return value.x if isinstance(value, Sample) else value
 
 
 def checked_rows(argument: str, rows: _Rows, largest: float = LARGEST_VALUE) -> _Rows:
@@ -208,33 +213,25 @@ def checked_rows(argument: str, rows: _Rows, largest: float = LARGEST_VALUE) -> 
             f"{argument}: expected at least one row and one column, got shape "
             f"{tuple(blocks.shape)}"
         )
-    infinite: list[NDArray[np.intp]] = []
-    too_large: list[NDArray[np.intp]] = []
     # A tensor at once: every part would wait for its device.
-    for part in (
-        parts(blocks.shape) if isinstance(blocks, np.ndarray) else [slice(0, len(blocks))]
-    ):
-        block = blocks[part]
-        # The usual case, without a temporary array; NaN fails both comparisons.
-        low, high = extremes(block)
-        if low > -largest and high < largest:
-            continue
-        sizes = abs(block)
-        infinite.append(part.start + np.flatnonzero(host(~(sizes < np.inf).all(axis=1))))
-        too_large.append(part.start + np.flatnonzero(host((sizes >= largest).any(axis=1))))
-    for numbers, expected, got, advice in (
-        (infinite, "finite numbers", "NaN or infinity", ""),
+    in_parts = list(parts(blocks.shape)) if isinstance(blocks, np.ndarray) else [slice(None)]
+    # The usual case, without a temporary array; NaN fails both comparisons.
+    ends = (extremes(blocks[part]) for part in in_parts)
+    if all(low > -largest and high < largest for low, high in ends):
+        return rows
+    for limit, expected, got, advice in (
+        (np.inf, "finite numbers", "NaN or infinity", ""),
         (
-            too_large,
+            largest,
             f"numbers below {largest:g} in size",
             "larger ones",
             "; rescale the data or drop these rows",
         ),
     ):
-        count = sum(map(len, numbers))
-        if count:
-            first = next(int(block[0]) for block in numbers if len(block))
-            where = f"{count} of {len(blocks)} rows (first: row {first})"
+        bad = [host(~(abs(blocks[part]) < limit).all(axis=1)) for part in in_parts]
+        numbers = np.flatnonzero(np.concatenate(bad))
+        if len(numbers):
+            where = f"{len(numbers)} of {len(blocks)} rows (first: row {numbers[0]})"
             raise InputError(f"{argument}: expected {expected}, got {got} in {where}{advice}")
     return rows
 
@@ -293,10 +290,6 @@ def _converted(value: Any) -> NDArray[Any]:
     ):  # NumPy before 2.1, or a library that implements the first version of the protocol.
         return np.from_dlpack(value, device="cpu")
     return np.from_dlpack(value)
-
-
-def _float64(argument: str, array: NDArray[Any]) -> Array:
-    return _cast(_numeric(argument, array))
 
 
 def _cast(array: NDArray[Any]) -> Array:
@@ -387,3 +380,209 @@ def group_labels(argument: str, labels: Any, rows: int) -> NDArray[Any]:
     if array.dtype.kind not in "biufUS":
         raise InputError(f"{argument}: expected numbers or text, got {array.dtype}")
     return array
+
+
+# ── batches ───────────────────────────────────────────────────────────────────────────────────
+
+
+def gathered(
+    argument: str,
+    value: Any,
+    budget: Budget | None = None,
+    progress: Progress | None = None,
+) -> tuple[Any, str | None]:
+    """The rows of something that yields them, and a note if it yields more or rows one by
+    one; anything else as it is.
+
+    Of tuples, as data sets with labels yield them, the first part is taken. With a budget of
+    memory, no more than a batch is held: the rows are mapped from a file in its folder, as a
+    `Table` where they are data frames.
+    """
+    refuse_sparse(argument, value)
+    found = _items(value)
+    if found is None:
+        return value, None
+    items, single = found
+    widest = 1
+    lengths = Counter[int | None]()
+
+    def taken() -> Iterator[Any]:
+        nonlocal widest
+        for item in items:
+            if isinstance(item, tuple | list):
+                widest = max(widest, len(item))
+                item = item[0] if item else item
+            lengths[len(item) if getattr(item, "ndim", 0) == 1 else None] += 1
+            yield item
+
+    stream = taken()
+    first = next(stream, None)
+    if not lengths:
+        raise InputError(
+            f"{argument}: expected rows, but {type(value).__name__} yields none; has it been "
+            f"used up? An object with "
+            "__iter__ can be read more than once"
+        )
+    stream = itertools.chain([first], stream)
+    if is_table(argument, first):
+        rows: Any = table_in_parts(argument, stream, budget, progress)
+    else:
+        blocks = counted(progress, argument, _blocks(argument, stream, single))
+        rows = (
+            held_rows(blocks)
+            if budget is None
+            else checked_rows(argument, spilled(blocks, budget.folder))
+        )
+    count = lengths.total()
+    length = next(iter(lengths))
+    if widest > 1:
+        note = f"the first of the {widest} parts of each item was taken as its row"
+    elif not single and len(lengths) == 1 and length is not None and 1 < length < count:
+        note = (
+            f"{count} batches of {length} numbers were read as {count * length} rows of one "
+            f"column; if each batch is one row, yield arrays of shape (n, {length})"
+        )
+    else:
+        return rows, None
+    return rows, f"{argument}: {note}"
+
+
+def _items(value: Any) -> tuple[Iterable[Any], bool] | None:
+    """What yields the rows, and True if each item is a single row; None for a value that is
+    no source of rows.
+    """
+    if is_instance(value, "datasets", "Dataset", "IterableDataset"):
+        return value.with_format("arrow").iter(_BATCH_ROWS), False
+    if is_instance(value, "pyarrow.dataset", "Dataset"):
+        # As little as possible is read ahead.
+        ahead = {"batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
+        return value.to_batches(batch_size=_BATCH_ROWS, **ahead), False
+    if is_instance(value, "torch.utils.data", "IterableDataset"):
+        return value, True
+    if is_instance(value, "torch.utils.data", "Dataset"):
+        return (value[k] for k in range(len(value))), True
+    if isinstance(value, Mapping | Set | bytes | bytearray | type):
+        return None
+    other = any(hasattr(value, name) for name in _OTHERWISE)
+    known = isinstance(value, Iterator) or (isinstance(value, Iterable) and not other)
+    return (value, False) if known else None
+
+
+def _blocks(argument: str, items: Iterable[Any], single: bool) -> Iterator[NDArray[Any]]:
+    """The rows of all items, which must have the same columns."""
+    width: int | None = None
+    for item in items:
+        for block in _batch_rows(argument, item, single=single):
+            if width not in (None, block.shape[1]):
+                came = f"batches of unlike shapes ({width} columns, then {block.shape[1]})"
+                raise InputError(
+                    f"{argument}: expected batches of rows with the same columns, got {came}"
+                )
+            width = block.shape[1]
+            yield block
+
+
+def _batch_rows(argument: str, value: Any, *, single: bool) -> Iterator[Array]:
+    """A batch of rows, or a single one, in blocks; a mapped file is read a part at a time."""
+    if isinstance(value, str | os.PathLike | Mapping):
+        came = (
+            "a mapping" if isinstance(value, Mapping) else f"the text {os.fspath(value)!r:.60}"
+        )
+        raise InputError(
+            f"{argument}: expected batches of rows, got {came}; yield arrays or data frames"
+        )
+    array = _array(argument, value)
+    if not (array.ndim or single):
+        raise InputError(
+            f"{argument}: expected batches of rows, got single numbers; yield "
+            f"arrays of shape (n, d)"
+        )
+    rows = two_dimensional(argument, _numeric(argument, array[None] if single else array))
+    if not len(rows):
+        yield rows
+    for part in parts(rows.shape):
+        yield _cast(rows[part])
+
+
+# ── posteriors ────────────────────────────────────────────────────────────────────────────────
+
+
+def is_inference_data(value: Any) -> bool:
+    """True for InferenceData or a DataTree, which hold groups such as `posterior` and
+    `log_likelihood`.
+    """
+    return type(value).__name__ in _WHOLE and (
+        hasattr(value, "posterior") or hasattr(value, "log_likelihood")
+    )
+
+
+def with_draws(values: Mapping[Any, Any]) -> tuple[dict[Any, Any], tuple[str, ...]]:
+    """The reference (None) and the models, posteriors as rows with their columns in one
+    order, and a note on these.
+
+    There is no note if all columns are known by their names.
+    """
+    every = {key: _draws(argument_of(key), value) for key, value in values.items()}
+    posteriors = {key: draws for key, draws in every.items() if draws is not None}
+    if not posteriors:
+        return dict(values), ()
+    first = next(iter(posteriors))
+    expected = posteriors[first][0]
+    found = dict(values)
+    for key, (columns, rows) in posteriors.items():
+        if sorted(columns) != sorted(expected):
+            raise InputError(
+                f"{argument_of(key)}: expected the variables of {argument_of(first)} "
+                f"({_shown(expected)}), got {_shown(columns)}; select them, such as by "
+                "posterior[['a', 'b']]"
+            )
+        found[key] = rows[:, [columns.index(name) for name in expected]]
+    if None in posteriors:
+        return found, ()
+    return found, (
+        f"the rows of {listed(list(map(str, posteriors)))} are posterior draws with the "
+        f"columns {_shown(expected)}, in this order; the reference "
+        "must have the same columns, on the same scale",
+    )
+
+
+def _draws(argument: str, value: Any) -> tuple[list[str], Array] | None:
+    """The names of the columns, and the draws of all chains as rows; None for anything else."""
+    if is_inference_data(value):
+        if not hasattr(value, "posterior"):
+            raise InputError(
+                f"{argument}: expected a group 'posterior', got "
+                f"{type(value).__name__} without it"
+            )
+        value = value.posterior
+    elif type(value).__name__ == "DataArray" and set(_ORDER) <= set(value.dims):
+        value = value.to_dataset(name=value.name or "x")
+    if type(value).__name__ not in _GROUPS or not hasattr(value, "data_vars"):
+        return None
+    columns: list[str] = []
+    blocks: list[Array] = []
+    for name, variable in value.data_vars.items():
+        if not set(_ORDER) <= set(variable.dims):
+            dims = [repr(str(dim)) for dim in variable.dims]
+            got = listed(dims or ["none"], quote=str)
+            raise InputError(
+                f"{argument}: expected the dimensions 'chain' and 'draw' of "
+                f"{str(name)!r}, got {got}"
+            )
+        cells = np.asarray(variable.transpose(*_ORDER, ...).to_numpy())
+        if cells.dtype.kind not in "biuf":
+            raise InputError(
+                f"{argument}: expected numbers in {str(name)!r}, got dtype {cells.dtype}"
+            )
+        columns += [
+            f"{name}[{', '.join(map(str, place))}]" if place else str(name)
+            for place in np.ndindex(cells.shape[2:])
+        ]
+        blocks.append(cells.reshape(cells.shape[0] * cells.shape[1], -1).astype(np.float64))
+    if not blocks:
+        raise InputError(f"{argument}: expected variables in the posterior, got none")
+    return columns, np.hstack(blocks)
+
+
+def _shown(columns: list[str]) -> str:
+    return listed([visible(name) for name in columns], most=6, quote=str)

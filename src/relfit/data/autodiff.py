@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from importlib import import_module
 from itertools import islice
 from types import FunctionType, MethodType
@@ -27,6 +27,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from relfit.data.files.arrays import is_tensor, tensor_array
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.libraries import is_instance
@@ -63,13 +64,7 @@ def values(function: RowFunction, library: str | None) -> RowFunction:
         return function
     if library == "jax":
         return _jax_function(lambda x: _over_rows(function, x)(x))
-    torch = _module("torch")
-
-    def call(x: Array) -> NDArray[Any]:
-        with torch.no_grad(), _evaluation_mode(function):
-            return _in_torch_batches(lambda rows: _call_torch(function, rows), x, function)
-
-    return call
+    return _torch_function(lambda rows: _call_torch(function, rows), function, grad=False)
 
 
 def gradient(log_prob: RowFunction, library: str | None) -> RowFunction:
@@ -173,26 +168,20 @@ def finite_error(log_prob: RowFunction, x: Array) -> float:
 
 def jacobian(score: RowFunction, x: Array, *, widen: float = 1.0) -> Array:
     """∂s_i/∂x_j at the rows of x, (n, d, d), by the same differences."""
-
-    def scores(rows: Array) -> NDArray[Any]:
-        return real("score", score(rows), rows.shape)
-
-    steps = widen * steps_of(x, float(np.finfo(scores(x.copy()).dtype).eps))
-    return np.stack([_slope(scores, x, k, h) for k, h in enumerate(steps)], axis=2)
+    steps = widen * steps_of(x, float(np.finfo(score(x.copy()).dtype).eps))
+    return np.stack([_slope(score, x, k, h) for k, h in enumerate(steps)], axis=2)
 
 
-def _slope(function: Callable[[Array], NDArray[Any]], x: Array, k: int, h: float) -> Array:
+def _slope(function: RowFunction, x: Array, k: int, h: float) -> Array:
     """∂f/∂x_k at the rows of x, for f with one number or one row of numbers per row."""
     moved = np.repeat(x[None], 4, axis=0)
     moved[:, :, k] += np.array([h, -h, 2.0 * h, -2.0 * h])[:, None]
     f = function(moved.reshape(-1, x.shape[1])).astype(np.float64)
     f = f.reshape(4, len(x), *f.shape[1:])
-    # The steps as they were really taken, after rounding.
-    near, far = (moved[a, :, k] - moved[a + 1, :, k] for a in (0, 2))
-    shape = (-1,) + (1,) * (f.ndim - 2)
     with np.errstate(invalid="ignore"):  # −inf − (−inf), outside the support, gives NaN
-        narrow = (f[0] - f[1]) / near.reshape(shape)
-        wide = (f[2] - f[3]) / far.reshape(shape)
+        # The steps as they were really taken, after rounding.
+        taken = moved[::2, :, k] - moved[1::2, :, k]
+        narrow, wide = (f[::2] - f[1::2]) / taken.reshape(2, -1, *[1] * (f.ndim - 2))
         return np.asarray((4.0 * narrow - wide) / 3.0)
 
 
@@ -221,13 +210,9 @@ def _torch_gradient(log_prob: RowFunction) -> RowFunction:
     def slope(rows: Any) -> Any:
         rows = rows.requires_grad_()
         log_probs = _call_torch(log_prob, rows)
-        is_tensor = isinstance(log_probs, torch.Tensor)
-        if not is_tensor or tuple(log_probs.shape) != (len(rows),):
-            got = (
-                f"shape {tuple(log_probs.shape)}"
-                if is_tensor
-                else f"a {type(log_probs).__name__}"
-            )
+        shape = tuple(log_probs.shape) if is_tensor(log_probs) else None
+        if shape != (len(rows),):
+            got = f"a {type(log_probs).__name__}" if shape is None else f"shape {shape}"
             raise InputError(
                 f"log_prob: expected a tensor of shape ({len(rows)},) for "
                 f"{len(rows)} rows, got {got}"
@@ -245,11 +230,7 @@ def _torch_gradient(log_prob: RowFunction) -> RowFunction:
             )
         return grad
 
-    def call(x: Array) -> NDArray[Any]:
-        with torch.inference_mode(False), torch.enable_grad(), _evaluation_mode(log_prob):
-            return _in_torch_batches(slope, x, log_prob)
-
-    return call
+    return _torch_function(slope, log_prob, grad=True)
 
 
 def _call_torch(function: RowFunction, rows: Any) -> Any:
@@ -265,68 +246,48 @@ def _call_torch(function: RowFunction, rows: Any) -> Any:
         ) from error
 
 
-def _in_torch_batches(function: RowFunction, x: Array, owner: RowFunction) -> NDArray[Any]:
-    """The function on batches of rows in the dtype and on the device of the owner's first
-    tensor (float64, CPU).
+def _torch_function(function: RowFunction, owner: RowFunction, *, grad: bool) -> RowFunction:
+    """A function of tensors as one of NumPy rows, which it gets in batches in the dtype and
+    on the device of the owner's first tensor (float64, CPU).
+
+    Every module that the owner holds is in evaluation mode meanwhile.
     """
     torch = _module("torch")
-    tensors = [
-        part for part in _torch_parts(owner, _DEEPEST, set()) if isinstance(part, torch.Tensor)
-    ]
-    like = next(
-        (part for part in tensors if part.is_floating_point()),
-        torch.empty(0, dtype=torch.float64),
-    )
-    results = []
-    for start in range(0, len(x), TORCH_BATCH):
-        rows = torch.tensor(
-            x[start : start + TORCH_BATCH], dtype=like.dtype, device=like.device
-        )
-        out = function(rows)
-        if isinstance(out, torch.Tensor):
-            out = out.detach().cpu()
-            out = (out.float() if out.dtype == torch.bfloat16 else out).numpy()
-        results.append(np.asarray(out))
-    return np.concatenate(results) if len(results) > 1 else results[0]
 
-
-@contextmanager
-def _evaluation_mode(owner: RowFunction) -> Iterator[None]:
-    """Put every module that the function holds into evaluation mode, and restore each one's
-    own mode afterwards.
-    """
-    torch = _module("torch")
-    modules = [
-        part
-        for part in _torch_parts(owner, _DEEPEST, set())
-        if isinstance(part, torch.nn.Module)
-    ]
-    training = [
-        part
-        for part in {id(m): m for held in modules for m in held.modules()}.values()
-        if part.training
-    ]
-    for module in training:
-        module.training = False
-    try:
-        yield
-    finally:
+    def call(x: Array) -> NDArray[Any]:
+        held = list(_torch_parts(owner, _DEEPEST, set()))
+        tensors = (part for part in held if is_tensor(part) and part.is_floating_point())
+        like = next(tensors, torch.empty(0, dtype=torch.float64))
+        modules = {each for part in held if not is_tensor(part) for each in part.modules()}
+        training = [module for module in modules if module.training]
+        results = []
         for module in training:
-            module.training = True
+            module.training = False
+        try:
+            with torch.inference_mode(False), torch.set_grad_enabled(grad):
+                for start in range(0, len(x), TORCH_BATCH):
+                    rows = x[start : start + TORCH_BATCH]
+                    out = function(torch.tensor(rows, dtype=like.dtype, device=like.device))
+                    results.append(tensor_array(out) if is_tensor(out) else np.asarray(out))
+        finally:
+            for module in training:
+                module.training = True
+        return np.concatenate(results) if len(results) > 1 else results[0]
+
+    return call
 
 
 def _torch_parts(value: Any, depth: int, seen: set[int]) -> Iterator[Any]:
     """The tensors and modules in an object: in its attributes, containers, and what its
     functions close over.
     """
-    torch = _module("torch")
     if depth == 0 or id(value) in seen:
         return
     seen.add(id(value))
-    if isinstance(value, torch.Tensor):
+    if is_tensor(value):
         yield value
         return
-    if isinstance(value, torch.nn.Module):
+    if is_instance(value, "torch.nn", "Module"):
         yield value
         yield from value.parameters()
         yield from value.buffers()
@@ -395,10 +356,8 @@ def is_jax_log_density(function: RowFunction, dim: int) -> bool:
     """True if the JAX function returns one number for each row of `dim` columns."""
     # In float64 as in later calls: JAX may not trace the same constants in both precisions.
     with _enable_x64():
-        return (
-            _jax_shape(function, (dim + 1, dim)) == (dim + 1,)
-            or _jax_shape(function, (dim,)) == ()
-        )
+        several, single = _jax_shapes(function, dim, np.float64)
+    return several == (dim + 1,) or single == ()
 
 
 def _over_rows(function: RowFunction, rows: Any) -> RowFunction:
@@ -406,32 +365,28 @@ def _over_rows(function: RowFunction, rows: Any) -> RowFunction:
     mapped over the rows.
     """
     d = rows.shape[1]
-    dtype = rows.dtype
-    several = (d + 1, d)  # a number of rows that cannot be mistaken for the number of columns
-    if _jax_shape(function, several, dtype) in ((d + 1,), several) or _jax_shape(
-        function, (d,), dtype
-    ) not in (
-        (),
-        (d,),
-    ):
+    several, single = _jax_shapes(function, d, rows.dtype)
+    if several in ((d + 1,), (d + 1, d)) or single not in ((), (d,)):
         return function
     return cast(RowFunction, _module("jax").vmap(function))
 
 
-def _jax_shape(
-    function: RowFunction, shape: tuple[int, ...], dtype: Any = np.float64
-) -> tuple[int, ...] | None:
+def _jax_shapes(function: RowFunction, d: int, dtype: Any) -> list[tuple[int, ...] | None]:
+    """The shapes of the results for d + 1 rows, a number that cannot be mistaken for that of
+    the columns, and for a single row; None where the function fails.
+    """
     jax = _module("jax")
-    try:
-        return tuple(jax.eval_shape(function, jax.ShapeDtypeStruct(shape, dtype)).shape)
-    except (TypeError, ValueError, IndexError, AttributeError):
-        return None
+    shapes: list[tuple[int, ...] | None] = []
+    for shape in ((d + 1, d), (d,)):
+        try:
+            result = jax.eval_shape(function, jax.ShapeDtypeStruct(shape, dtype))
+            shapes.append(tuple(result.shape))
+        except (TypeError, ValueError, IndexError, AttributeError):
+            shapes.append(None)
+    return shapes
 
 
 def _enable_x64() -> Any:
     jax = _module("jax")
-    return (
-        jax.enable_x64(True)
-        if hasattr(jax, "enable_x64")
-        else _module("jax.experimental").enable_x64()
-    )
+    owner = jax if hasattr(jax, "enable_x64") else _module("jax.experimental")
+    return owner.enable_x64(True)

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from relfit.data.adapters import adapt
 from relfit.data.arrays import as_rows
 from relfit.data.autodiff import finite_error, finite_gradient, jacobian, steps_of
+from relfit.data.densities import Extent, edges
 from relfit.data.models import Density, count_rows, not_finite
-from relfit.data.support import Extent, described_edge, edges
 from relfit.util.arrays import Array, Mask
 from relfit.util.checks import check_whole
 from relfit.util.errors import InputError
@@ -45,6 +45,13 @@ _MOST_ENTRIES = 2_000_000
 # column's range.
 _REACH = (0.01, 0.1, 1.0, 3.0)
 _MOST_EDGES = 5
+# What edges mean for KSD.
+_EDGES = {
+    "vanishes": "; the density vanishes there, as KSD needs",
+    "far": "; the density does not vanish there, which KSD allows as long as no data are near",
+    "harmful": ", and the density does not vanish there, so the KSD of the true model is "
+    "not 0; transform the data to the whole line, or compare samples by MMD",
+}
 # The most rows at which `score_warnings` evaluates a density.
 _WARNING_ROWS = 20
 
@@ -140,16 +147,11 @@ def score_warnings(densities: Mapping[str, Density], x: Array) -> tuple[str, ...
     ... )[0]
     'wrong: the score is -1 times the gradient of log_prob'
     """
-    both = {
-        name: each
-        for name, each in densities.items()
-        if each.score is not None and each.log_prob is not None
-    }
-    if not both:
-        return ()
     rows = x[:: max(1, -(-len(x) // _WARNING_ROWS))]
     names_with: dict[str, list[str]] = {}
-    for name, density in both.items():
+    for name, density in densities.items():
+        if density.score is None or density.log_prob is None:
+            continue
         try:
             with np.errstate(all="ignore"):
                 finding = direction_finding(density, rows)
@@ -191,30 +193,10 @@ def _check(density: Density, x: Array, max_rows: int) -> ScoreCheck:
     return ScoreCheck(
         ok=not any(finding.wrong for finding in findings),
         messages=tuple(finding.message for finding in findings),
-        largest_error=max(errors) if errors else None,
+        largest_error=max(errors, default=None),
         n_rows=len(x),
         n_bad_rows=int(bad.sum()),
     )
-
-
-@dataclass(frozen=True)
-class _Slopes:
-    """Finite differences of log_prob, and how much they change when the step is doubled;
-    both (n, d).
-    """
-
-    values: Array
-    changes: Array
-
-    def size(self) -> Array:
-        """The size that errors are relative to: the slope, or the typical slope of its
-        column if that is larger.
-        """
-        typical = np.sqrt(np.mean(self.values**2, axis=0))
-        return np.maximum(np.abs(self.values), np.where(typical > 0.0, typical, 1.0))
-
-    def usual_change(self) -> Array:
-        return np.asarray(np.quantile(self.changes, _USUAL, axis=0))
 
 
 def gradient_finding(density: Density, x: Array, scores: Array) -> Finding:
@@ -225,11 +207,10 @@ def gradient_finding(density: Density, x: Array, scores: Array) -> Finding:
             f"the score is taken by finite differences, off by about {error:.0e} "
             f"of the typical score"
         )
-    tolerance = _tolerance(density.log_probs(x[:1]).dtype)
     return _finding(
         lambda rows, widen: finite_gradient(density.log_probs, x[rows], widen=widen),
         scores,
-        tolerance,
+        _tolerance(density.log_probs(x[:1])),
         by_column=True,
     )
 
@@ -248,9 +229,8 @@ def direction_finding(density: Density, x: Array) -> Finding | None:
     if not inside.any():
         return None
     x = x[inside].astype(log_probs.dtype).astype(np.float64)
-    scores = scores[inside]
     epsilon = float(np.finfo(log_probs.dtype).eps)
-    tolerance = _tolerance(log_probs.dtype, scores.dtype)
+    tolerance = _tolerance(log_probs, scores)
     steps = steps_of(x, epsilon)
     # A step that the rows cannot resolve is rounded to another one, and so the slope is wrong.
     if (tolerance * steps < 8.0 * epsilon * np.abs(x)).any():
@@ -264,36 +244,34 @@ def direction_finding(density: Density, x: Array) -> Finding | None:
         """
         h = widen * step
         moved = x[rows] + h * np.array([1.0, -1.0, 2.0, -2.0])[:, None, None] * directions[rows]
-        f = (
-            density.log_probs(moved.reshape(-1, x.shape[1]))
-            .astype(np.float64)
-            .reshape(4, -1, 1)
-        )
+        f = density.log_probs(moved.reshape(-1, x.shape[1])).astype(np.float64)
+        f = f.reshape(4, -1, 1)
         with np.errstate(invalid="ignore"):  # −inf − (−inf), outside the support, gives NaN
             return np.asarray((8.0 * (f[0] - f[1]) - (f[2] - f[3])) / (12.0 * h))
 
-    along = (scores.astype(np.float64) * directions).sum(axis=1)[:, None]
+    along = (scores[inside].astype(np.float64) * directions).sum(axis=1, keepdims=True)
     return _finding(slopes_at, along, tolerance, by_column=False)
 
 
-def _tolerance(*dtypes: np.dtype[Any]) -> float:
-    return _TOLERANCE if min(dtype.itemsize for dtype in dtypes) >= 8 else _LOW_TOLERANCE
+def _tolerance(*values: NDArray[Any]) -> float:
+    return _TOLERANCE if min(each.dtype.itemsize for each in values) >= 8 else _LOW_TOLERANCE
 
 
 def _finding(
     slopes_at: SlopesAt, scores: Array, tolerance: float, *, by_column: bool
 ) -> Finding:
     """Compare the scores with the finite differences, at the rows where these are finite."""
-    slopes = _slopes(slopes_at, np.ones(len(scores), dtype=bool))
-    usable = np.asarray(np.isfinite(slopes.changes).all(axis=1))
+    slopes, changes = _slopes(slopes_at, np.ones(len(scores), dtype=bool))
+    usable = np.asarray(np.isfinite(changes).all(axis=1))
     if not usable.any():
         return Finding(
             "finite differences of log_prob leave its support, so the score could "
             "not be checked"
         )
     scores = scores[usable]
-    slopes = _Slopes(slopes.values[usable], slopes.changes[usable])
-    rough = float((slopes.usual_change() / slopes.size().mean(axis=0)).max())
+    slopes = slopes[usable]
+    changes = changes[usable]
+    rough = float((np.quantile(changes, _USUAL, axis=0) / _size(slopes).mean(axis=0)).max())
     if rough > _TOO_ROUGH:
         return Finding(
             f"finite differences of log_prob change by {rough:.0%} with the step, too much to "
@@ -302,41 +280,29 @@ def _finding(
         )
     for widen in _NARROWER:
         # Beside a kink only smaller steps stay on one side of it.
-        errors = np.abs(scores - slopes.values)
-        if (errors <= tolerance * slopes.size()).all():
+        errors = np.abs(scores - slopes)
+        if (errors <= tolerance * _size(slopes)).all():
             break
-        near = _slopes(slopes_at, usable, widen)
-        better = np.abs(scores - near.values) + near.changes < errors + slopes.changes
-        slopes = _Slopes(
-            np.where(better, near.values, slopes.values),
-            np.where(better, near.changes, slopes.changes),
-        )
-    return _agreement(scores, slopes, tolerance, by_column)
-
-
-def _slopes(slopes_at: SlopesAt, rows: Mask, widen: float = 1.0) -> _Slopes:
-    slopes = slopes_at(rows, widen)
-    return _Slopes(slopes, np.abs(slopes - slopes_at(rows, 2.0 * widen)))
-
-
-def _agreement(scores: Array, slopes: _Slopes, tolerance: float, by_column: bool) -> Finding:
-    size = slopes.size()
+        near, near_changes = _slopes(slopes_at, usable, widen)
+        better = np.abs(scores - near) + near_changes < errors + changes
+        slopes = np.where(better, near, slopes)
+        changes = np.where(better, near_changes, changes)
+    size = _size(slopes)
     # The change at a single row may be small by chance.
-    allowed = tolerance * size + 10.0 * np.maximum(slopes.usual_change(), slopes.changes)
-    errors = np.abs(scores - slopes.values)
+    usual = np.quantile(changes, _USUAL, axis=0)
+    allowed = tolerance * size + 10.0 * np.maximum(usual, changes)
+    errors = np.abs(scores - slopes)
     error = float((errors / size).max())
     wrong = errors > allowed
     if not wrong.any():
-        message = (
+        return Finding(
             f"the score is the gradient of log_prob: off by at most {error:.0e} of its "
-            f"size at {len(scores)} rows"
+            f"size at {len(scores)} rows",
+            error=error,
         )
-        return Finding(message, error=error)
-    factor = float((scores * slopes.values).sum() / ((slopes.values**2).sum() or 1.0))
-    if (
-        factor
-        and (np.abs(scores - factor * slopes.values) <= max(1.0, abs(factor)) * allowed).all()
-    ):
+    factor = float((scores * slopes).sum() / ((slopes**2).sum() or 1.0))
+    multiple = np.abs(scores - factor * slopes) <= max(1.0, abs(factor)) * allowed
+    if factor and multiple.all():
         return Finding(f"the score is {factor:.4g} times the gradient of log_prob", True, error)
     columns = ", ".join(str(k) for k in np.flatnonzero(wrong.any(axis=0))[:5])
     where = f" (columns {columns}, counted from 0)" if by_column else ""
@@ -346,6 +312,22 @@ def _agreement(scores: Array, slopes: _Slopes, tolerance: float, by_column: bool
         f"of its size"
     )
     return Finding(message, True, error)
+
+
+def _slopes(slopes_at: SlopesAt, rows: Mask, widen: float = 1.0) -> tuple[Array, Array]:
+    """Finite differences of log_prob, and how much they change when the step is doubled;
+    both (n, d).
+    """
+    slopes = slopes_at(rows, widen)
+    return slopes, np.abs(slopes - slopes_at(rows, 2.0 * widen))
+
+
+def _size(slopes: Array) -> Array:
+    """The size that errors are relative to: the slope, or the typical slope of its column if
+    that is larger.
+    """
+    typical = np.sqrt(np.mean(slopes**2, axis=0))
+    return np.maximum(np.abs(slopes), np.where(typical > 0.0, typical, 1.0))
 
 
 def symmetry_finding(density: Density, x: Array) -> Finding:
@@ -359,51 +341,32 @@ def symmetry_finding(density: Density, x: Array) -> Finding:
     slopes = jacobian(density.raw_scores, some)
     change = np.abs(slopes - jacobian(density.raw_scores, some, widen=2.0)).max(axis=(1, 2))
     skew = np.abs(slopes - slopes.transpose(0, 2, 1)).max(axis=(1, 2))
-    typical = float(np.sqrt(np.mean(np.square(slopes)))) or 1.0
-    error = float((skew / typical).max())
-    if (
-        skew
-        <= _TOLERANCE * d * typical + 10.0 * np.maximum(change, np.quantile(change, _USUAL))
-    ).all():
-        return Finding(
-            f"the Jacobian of the score is symmetric at {len(some)} rows, to {error:.0e}",
-            error=error,
-        )
-    meaning = "so the score is not the gradient of any log density"
+    typical = float(np.sqrt(np.mean(slopes**2))) or 1.0
+    error = float(skew.max() / typical)
+    rough = np.maximum(change, np.quantile(change, _USUAL))
+    if (skew <= _TOLERANCE * d * typical + 10.0 * rough).all():
+        message = f"the Jacobian of the score is symmetric at {len(some)} rows, to {error:.0e}"
+        return Finding(message, error=error)
     message = (
         f"the Jacobian of the score is not symmetric (by up to {error:.2g} of its "
-        f"size), {meaning}"
+        f"size), so the score is not the gradient of any log density"
     )
     return Finding(message, True, error)
 
 
 def _edge_findings(density: Density, x: Array, log_probs: NDArray[Any]) -> list[Finding]:
-    meanings = {
-        "vanishes": "; the density vanishes there, as KSD needs",
-        "far": "; the density does not vanish there, which KSD allows as long as no "
-        "data are near",
-        "harmful": ", and the density does not vanish there, so the KSD of the true model is "
-        "not 0; transform the data "
-        "to the whole line, or compare samples by MMD",
-    }
     span = np.ptp(x, axis=0)
     span = np.where(span > 0.0, span, np.abs(x[0]) + 1.0)
-    extent = Extent(x)
-    top = x[log_probs.argmax()]
-    findings = []
-    found = edges(
-        density.log_probs, top, extent.lows, extent.highs, [reach * span for reach in _REACH]
-    )
-    described = [described_edge(density.log_probs, each, top, extent) for each in found]
-    for kind, meaning in meanings.items():
-        places = [
-            f"{edge.position:.6g} in column {edge.column}"
-            for edge in described
-            if edge.kind == kind
-        ]
-        if places:
-            shown = listed(places, most=_MOST_EDGES, quote=str)
-            findings.append(
-                Finding(f"the support ends at {shown}{meaning}", wrong=kind == "harmful")
-            )
-    return findings
+    reaches = [reach * span for reach in _REACH]
+    places: dict[str, list[str]] = {}
+    for edge in edges(density.log_probs, x[log_probs.argmax()], Extent(x), reaches):
+        kind = "vanishes" if edge.vanishes else "harmful" if edge.near else "far"
+        places.setdefault(kind, []).append(f"{edge.position:.6g} in column {edge.column}")
+    return [
+        Finding(
+            f"the support ends at {listed(places[kind], most=_MOST_EDGES, quote=str)}{meaning}",
+            wrong=kind == "harmful",
+        )
+        for kind, meaning in _EDGES.items()
+        if kind in places
+    ]

@@ -7,6 +7,7 @@ in common, and what a reader should know about them.
 
 from __future__ import annotations
 
+import itertools
 import os
 import reprlib
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,8 +20,30 @@ import numpy as np
 
 from relfit.compute.memory import Budget, parts
 from relfit.data.adapters import adapt
-from relfit.data.arrays import as_rows, checked_rows, device_of, resident_rows, spilled_rows
-from relfit.data.batches import gathered
+from relfit.data.arrays import (
+    argument_of,
+    as_rows,
+    checked_rows,
+    device_of,
+    gathered,
+    resident_rows,
+    spilled_rows,
+    with_draws,
+)
+from relfit.data.densities import (
+    check_same_unit,
+    check_target,
+    ends,
+    impossible_models,
+    instead,
+    likelihood_copies,
+    likelihood_notes,
+    log_densities,
+    refusal,
+    score_copies,
+    score_notes,
+    unseen_heights,
+)
 from relfit.data.encode import (
     Encode,
     Encoding,
@@ -35,25 +58,11 @@ from relfit.data.encode import (
 from relfit.data.files import FileRows, as_file, find_file, name_of, read_names
 from relfit.data.files.base import column_positions, separator_hint
 from relfit.data.files.text import ROW_NUMBERS
-from relfit.data.likelihoods import (
-    check_same_unit,
-    check_target,
-    ends,
-    impossible_models,
-    instead,
-    likelihood_copies,
-    likelihood_notes,
-    log_densities,
-    refusal,
-    unseen_heights,
-)
 from relfit.data.models import (
     Density,
     OutsideSupport,
     Sample,
     naming,
-    score_copies,
-    score_notes,
 )
 from relfit.data.overlap import (
     fingerprint,
@@ -62,7 +71,6 @@ from relfit.data.overlap import (
     rows_in_common,
     sample_copies,
 )
-from relfit.data.posteriors import with_draws
 from relfit.data.samplers import DEFAULT_ROWS, columns_drawn, recognised_models
 from relfit.data.tables import (
     Table,
@@ -81,6 +89,8 @@ Kind = Literal["samples", "densities", "target", "likelihoods"]
 ToRows = Callable[[str, Any], Array]
 Names = list[str]
 Positions = Sequence[int]
+# What was given: models by their names, the reference under None.
+Values = dict[Any, Any]
 
 # The bytes that the checks here need besides the data, and the number of rows from which the
 # median distance is taken.
@@ -144,17 +154,21 @@ class Data:
         )
 
     @property
-    def measure(self) -> Literal["mmd", "ksd"]:
-        """The discrepancy that fits: MMD compares samples with a sample, KSD involves a
-        density.
-        """
-        return "mmd" if self.kind == "samples" else "ksd"
-
-    @property
     def samples(self) -> dict[str, Array]:
         return {
             name: model for name, model in self.models.items() if not isinstance(model, Density)
         }
+
+    @property
+    def densities(self) -> dict[str, Density]:
+        return {
+            name: model for name, model in self.models.items() if isinstance(model, Density)
+        }
+
+    @property
+    def rows(self) -> Array:
+        """The reference, or the first sample where that is a density."""
+        return self.reference if self.target is None else next(iter(self.samples.values()))
 
     def encoded(self) -> Data:
         """The data of densities in the coordinates of the encoding; samples are encoded when
@@ -163,30 +177,18 @@ class Data:
         encoding = self.encoding
         if encoding is None or encoding.scale == "none" or self.kind == "samples":
             return self
-        models = {
-            name: encoded_density(model, encoding)
-            if isinstance(model, Density)
-            else encoding.apply(model, self.folder)
-            for name, model in self.models.items()
-        }
-        target = None if self.target is None else encoded_density(self.target, encoding)
+
+        def apply(given: Any) -> Any:
+            if isinstance(given, Density):
+                return encoded_density(given, encoding)
+            return encoding.apply(given, self.folder)
+
         return replace(
             self,
-            reference=encoding.apply(self.reference, self.folder),
-            models=models,
-            target=target,
+            reference=apply(self.reference),
+            models={name: apply(model) for name, model in self.models.items()},
+            target=None if self.target is None else apply(self.target),
         )
-
-    @property
-    def rows(self) -> Array:
-        """The reference, or the first sample where that is a density."""
-        return self.reference if self.target is None else next(iter(self.samples.values()))
-
-    @property
-    def densities(self) -> dict[str, Density]:
-        return {
-            name: model for name, model in self.models.items() if isinstance(model, Density)
-        }
 
 
 def load(
@@ -230,25 +232,30 @@ def load(
     named = _named(models)
     if len(named) < fewest_models:
         raise InputError(f"models: expected at least {fewest_models}, got {len(named)}")
-    folder = None if budget is None else budget.folder
-    held, of_draws = with_draws({None: reference, **named})
-    reference = held.pop(None)
-    named = held
-    before: dict[str | None, Any] = dict([(None, reference), *named.items()])
-    reference, named, taken = _gathered(reference, named, budget, progress)
-    in_batches = [
-        key for key, value in ((None, reference), *named.items()) if value is not before[key]
-    ]
+    values: Values = {None: reference, **named}
+    values = {
+        key: value.x if isinstance(value, Sample) else value for key, value in values.items()
+    }
+    values, notes = with_draws(values)
+    values, in_batches, taken = _gathered(values, budget, progress)
+    reference = values.pop(None)
     if isinstance(reference, Mapping):
         raise InputError(
             f"reference: expected data or a density, got a mapping; {_REFERENCE_FIRST}"
         )
-    reference, named, notes = aligned(reference, named, encode=encode, budget=budget)
-    notes += (*of_draws, *taken)
-    columns = None if plain else _columns_of(reference)
-    values: dict[str | None, Any] = dict([(None, reference), *named.items()])
-    tables = None if plain else _tables(values, columns, budget, progress)
-    if scale == "whiten" and (tables is not None or all(map(is_rows, values.values()))):
+    reference, named, matched = aligned(reference, values, encode=encode, budget=budget)
+    values = {None: reference, **named}
+    notes = (*matched, *notes, *taken)
+    folder = None if budget is None else budget.folder
+    to_rows: ToRows = as_rows
+    if budget is not None:
+        to_rows = cast(ToRows, partial(spilled_rows, budget=budget, progress=progress))
+    only_rows = all(map(is_rows, values.values()))
+    columns = None if plain else _names(reference, selected=True)
+    tables = None
+    if only_rows and columns is not None:
+        tables = _tables(values, columns, to_rows, budget, progress)
+    if scale == "whiten" and only_rows:
         raise InputError(
             'scale="whiten": belongs to densities, got samples; use "auto" or "robust"'
         )
@@ -260,8 +267,9 @@ def load(
         encoding, rows, more = encoded_tables(
             tables, scale or "auto", encode or Encode(), encoding, folder
         )
-        samples = {key: checked_rows(_argument(key), x) for key, x in rows.items()}
-        return _checked(samples, {}, None, tuple(named), notes + more, None, encoding, folder)
+        samples = {key: checked_rows(argument_of(key), x) for key, x in rows.items()}
+        names = tuple(named)
+        return _checked(samples, names, notes + more, encoding=encoding, folder=folder)
     if encode is not None and replace(encode, drop=()) != Encode():
         raise InputError(
             "encode: says what the columns of tables mean where all models are samples, and "
@@ -270,15 +278,10 @@ def load(
             f"{way('--categorical, --missing and --metadata', 'it')}"
         )
     device = device_of(values.values())
-    to_rows: ToRows = as_rows
-    if budget is not None:
-        to_rows = cast(ToRows, partial(spilled_rows, budget=budget, progress=progress))
-    elif (
-        in_place and scale is None and device is not None and all(map(is_rows, values.values()))
-    ):
+    if budget is None and in_place and scale is None and device is not None and only_rows:
         to_rows = partial(resident_rows, device=device)
     samples = {
-        key: to_rows(_argument(key), value) for key, value in values.items() if is_rows(value)
+        key: to_rows(argument_of(key), value) for key, value in values.items() if is_rows(value)
     }
     densities: dict[str, Density] = {}
     target = None if None in samples else _as_target(reference, named, samples)
@@ -294,24 +297,23 @@ def load(
             # memory budget.
             sizes = [
                 len(x)
-                for k, x in samples.items()
-                if isinstance(values[k], np.ndarray) or folder is not None
+                for key, x in samples.items()
+                if isinstance(values[key], np.ndarray) or folder is not None
             ]
             dim = target.dim or 1
             count = max(sizes, default=DEFAULT_ROWS)
-            all_samples = True
-        any_rows = len(others) < len(named)
-        as_densities = needs_densities and target is None
-        recognise = partial(adapt, likelihood=True) if likelihood else adapt
         densities, loadable, drawn = recognised_models(
-            *(others, dim, count, seed, all_samples, any_rows, progress),
-            recognise,
-            as_densities=as_densities,
+            *(others, dim, count, seed),
+            all_samples=all_samples or target is not None,
+            any_rows=len(others) < len(named),
+            as_densities=needs_densities and target is None,
+            likelihood=likelihood,
+            progress=progress,
         )
-        samples |= {name: to_rows(_argument(name), value) for name, value in loadable.items()}
+        samples |= {name: to_rows(argument_of(name), value) for name, value in loadable.items()}
         samples = {key: samples[key] for key in values if key in samples}
         notes += drawn
-    _refuse_flat({key: samples[key] for key in in_batches if key in samples}, samples)
+    _refuse_flat(in_batches, samples)
     if budget is not None:
         _check_budget(budget, [x.shape for x in samples.values()])
     covariates = None if given is None else as_rows("given", given)
@@ -325,63 +327,48 @@ def load(
     if likelihood and densities and len(densities) == len(named):
         check_same_unit(densities)
         return _likelihoods(samples[None], densities, covariates, notes)
+    finish = partial(_checked, names=tuple(named), notes=notes, device=device, folder=folder)
     if densities or target is not None:
-        if target is None:
-            data = _densities(
-                samples,
-                densities,
-                tuple(named),
-                notes,
-                device,
-                folder,
-                or_likelihood=or_likelihood,
-            )
-            if data.likelihood:
-                return data
-        else:
-            data = _checked(
-                samples, densities, target, tuple(named), notes, device, None, folder
-            )
+        if target is not None:
+            data = finish(samples, target=target)
             check_target(target, data.samples.values())
-        if encoding is not None or plain:
+            columns = _names(next(iter(named.values())), selected=True)
+            default = target_scale
+        else:
+            data = _densities(finish, samples[None], densities, notes, or_likelihood)
+            default = "none"
+        if data.likelihood or encoding is not None or plain:
             return replace(data, encoding=encoding)
-        names = columns if target is None else _columns_of(next(iter(named.values())))
-        return _with_encoding(
-            data, scale or ("none" if target is None else target_scale), names
-        )
+        rows_to_fit = [samples[None]] if target is None else list(data.samples.values())
+        encoding, note = _encoding(rows_to_fit, scale or default, columns, densities=True)
+        return replace(data, encoding=encoding, warnings=data.warnings + note)
     if encoding is None and not plain:
-        encoding = _fitted(samples, scale, columns)
-    if encoding is not None:
-        _check_width(samples, len(encoding.columns))
-        samples = {
-            key: checked_rows(_argument(key), encoding.apply(rows, folder))
-            for key, rows in samples.items()
-        }
-    data = _checked(samples, densities, target, tuple(named), notes, device, encoding, folder)
-    return (
-        data
-        if plain or encoding is not None
-        else replace(data, unscaled=uneven_columns(data.reference))
-    )
+        encoding, _ = _encoding([samples[None]], scale, columns, densities=False)
+    if encoding is None:
+        data = finish(samples)
+        return data if plain else replace(data, unscaled=uneven_columns(data.reference))
+    _check_width(samples, len(encoding.columns))
+    encoded = {
+        key: checked_rows(argument_of(key), encoding.apply(rows, folder))
+        for key, rows in samples.items()
+    }
+    return finish(encoded, encoding=encoding)
 
 
 def _gathered(
-    reference: Any,
-    named: dict[str, Any],
-    budget: Budget | None,
-    progress: Progress | None,
-) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
-    """The reference and the models, those that arrive in batches as rows, and notes about
-    them.
+    values: Values, budget: Budget | None, progress: Progress | None
+) -> tuple[Values, list[str | None], tuple[str, ...]]:
+    """The reference and the models, those that arrive in batches as rows, which of them do,
+    and notes about them.
     """
-    found: dict[Any, Any] = {}
+    found = dict(values)
     notes: list[str] = []
-    for key, value in [(None, reference), *named.items()]:
-        found[key] = value
+    for key, value in values.items():
         if not is_rows(value):
-            found[key], note = gathered(_argument(key), value, budget, progress)
+            found[key], note = gathered(argument_of(key), value, budget, progress)
             notes += [note] if note else []
-    return found.pop(None), found, tuple(notes)
+    in_batches = [key for key in values if found[key] is not values[key]]
+    return found, in_batches, tuple(notes)
 
 
 def _check_budget(budget: Budget, shapes: Sequence[tuple[int, int]]) -> None:
@@ -399,36 +386,29 @@ def _check_budget(budget: Budget, shapes: Sequence[tuple[int, int]]) -> None:
 
 
 def _tables(
-    values: Mapping[str | None, Any],
-    columns: Names | None,
+    values: Values,
+    columns: Names,
+    to_rows: ToRows,
     budget: Budget | None,
     progress: Progress | None,
 ) -> dict[str | None, Table] | None:
-    """The reference and the models as tables, if the reference is one and no model has to be
-    drawn from first.
-    """
-    if columns is None or not all(map(is_rows, values.values())):
-        return None
-    folder: Path | None = None
-    to_rows: ToRows = as_rows
+    """The reference and the models as tables; None if the reference is none."""
     if budget is not None:
-        folder = budget.folder
-        to_rows = cast(ToRows, partial(spilled_rows, budget=budget, progress=progress))
         if len(columns) > _MOST_STORED:
             return None
         # What is too little for any number of rows is refused before they are read.
         _check_budget(budget, [(0, len(columns))])
     tables: dict[str | None, Table] = {}
     for key, value in values.items():
-        value = value.x if isinstance(value, Sample) else value
-        where = _argument(key, value)
+        where = _source(key, value)
         table = None
-        if _columns_of(value) is not None:
+        if _names(value, selected=True) is not None:
             table = read_table(where, value, budget, progress)
-        if table is None and key is None:
-            return None
         if table is None:
-            table = table_of(_argument(key), to_rows(where, value), folder)
+            if key is None:
+                return None
+            folder = None if budget is None else budget.folder
+            table = table_of(argument_of(key), to_rows(where, value), folder)
         if len(table.columns) != len(columns):
             came = (
                 f"expected {len(columns)} columns like the reference, got {len(table.columns)}"
@@ -438,71 +418,43 @@ def _tables(
     return tables
 
 
-def _columns_of(value: Any) -> Names | None:
-    """The names of the columns in use, which differ from each other; those of a file may
-    have been selected.
+def _encoding(
+    rows: Sequence[Array], scale: Scale | None, names: Names | None, *, densities: bool
+) -> tuple[Encoding | None, tuple[str, ...]]:
+    """The encoding of rows of numbers, and a note on it; None for rows as they are whose
+    columns have no names. Columns with names are standardised unless `scale` is given.
     """
-    file = as_file(value)
-    if file is None or file.columns is None:
-        return _names(value, None)
-    names = read_names(file.source)
-    if names is not None:
-        chosen = column_positions(find_file(file.source, file.columns)[1], names, len(names))
-        names = [names[k].strip() for k in chosen]
-    return names if names is not None and len(set(names)) == len(names) else None
-
-
-def _with_encoding(data: Data, scale: Scale, names: Names | None) -> Data:
-    """The data of densities with the encoding of their rows; None for rows as they are whose
-    columns have no names.
-    """
-    rows = [data.reference] if data.target is None else list(data.samples.values())
     names = names if names is not None and len(names) == rows[0].shape[1] else None
-    if scale == "none":
-        return (
-            data if names is None else replace(data, encoding=fit_rows(rows[0], scale, names))
-        )
+    if scale is None:
+        scale = "none" if names is None else "auto"
+    if scale == "none" and names is None:
+        return None, ()
+    if scale == "none" or not densities:
+        return fit_rows(rows[0], scale, names), ()
     encoding, note = density_encoding(rows, scale, names)
-    return replace(
-        data, encoding=encoding, warnings=(*data.warnings, *((note,) if note else ()))
-    )
-
-
-def _fitted(
-    samples: Mapping[str | None, Array], scale: Scale | None, columns: Names | None
-) -> Encoding | None:
-    """The encoding of the reference's columns; None for plain arrays without a scale."""
-    width = samples[None].shape[1]
-    names = columns if columns is not None and len(columns) == width else None
-    if names is None and scale in (None, "none"):
-        return None
-    return fit_rows(samples[None], "auto" if scale is None else scale, names)
+    return encoding, (note,) if note else ()
 
 
 def _densities(
-    samples: Mapping[str | None, Array],
+    finish: Callable[..., Data],
+    rows: Array,
     densities: Mapping[str, Density],
-    names: tuple[str, ...],
     notes: tuple[str, ...],
-    device: str | None,
-    folder: Path | None,
-    *,
     or_likelihood: bool,
 ) -> Data:
     """Densities to be compared by KSD, or by their log densities where KSD cannot be used
     and nobody asked for it.
     """
-    places = ends(densities, samples[None])
-    rows = samples[None]
+    places = ends(densities, rows)
     or_likelihood = or_likelihood and all(density.normalised for density in densities.values())
-    if places and not or_likelihood:
-        raise refusal(densities, places)
     if not places:
         try:
-            return _checked(samples, densities, None, names, notes, device, None, folder)
+            return finish({None: rows}, densities=densities)
         except OutsideSupport:
             if not or_likelihood:
                 raise
+    elif not or_likelihood:
+        raise refusal(densities, places)
     note = instead(places)
     return replace(_likelihoods(rows, densities, None, (*notes, note)), instead=note)
 
@@ -516,28 +468,25 @@ def _likelihoods(
     """Densities to be compared by their log densities at the rows; copies and impossible
     models are set aside.
     """
-    names = list(densities)
     count = 0
     if covariates is not None:
         if len(covariates) != len(rows):
             raise InputError(
                 f"given: expected {len(rows)} rows like the reference, got {len(covariates)}"
             )
-        densities = {
-            name: density.on_joined(rows.shape[1]) for name, density in densities.items()
-        }
+        dim = rows.shape[1]
+        densities = {name: density.on_joined(dim) for name, density in densities.items()}
         rows = np.hstack([rows, covariates])
         count = covariates.shape[1]
     log_probs = log_densities(rows, densities)
+    names = list(densities)
     impossible = impossible_models(log_probs, names, rows)
     copies = likelihood_copies(log_probs, names)
     distinct = [name not in copies for name in names]
     originals = [name for name in names if name not in copies]
     notes += tuple(likelihood_notes(log_probs[:, distinct], originals, densities, rows))
     kept: dict[str, Array | Density] = {
-        name: density
-        for name, density in densities.items()
-        if name not in copies and name not in impossible
+        name: densities[name] for name in originals if name not in impossible
     }
     return Data(
         *(rows, kept, tuple(names), copies, notes),
@@ -550,26 +499,24 @@ def _likelihoods(
 
 def _checked(
     samples: Mapping[str | None, Array],
-    densities: Mapping[str, Density],
-    target: Density | None,
     names: tuple[str, ...],
     notes: tuple[str, ...],
-    device: str | None,
-    encoding: Encoding | None,
-    folder: Path | None,
+    *,
+    densities: Mapping[str, Density] | None = None,
+    target: Density | None = None,
+    device: str | None = None,
+    encoding: Encoding | None = None,
+    folder: Path | None = None,
 ) -> Data:
     """Check the dimensions, collapse copies and collect notes; the reference, unless it is a
     target, is under None.
     """
+    densities = densities or {}
     rows = {name: x for name, x in samples.items() if name is not None}
-    dim = (
-        target.dim
-        if target is not None and target.dim is not None
-        else next(iter(samples.values())).shape[1]
-    )
+    first = next(iter(samples.values()))
+    dim = first.shape[1] if target is None or target.dim is None else target.dim
     _check_width(rows, dim)
-    first = next(iter(samples.values()))[:1]
-    if all((x[part] == first).all() for x in samples.values() for part in parts(x.shape)):
+    if all((x[part] == first[:1]).all() for x in samples.values() for part in parts(x.shape)):
         raise InputError(
             "reference and models: expected at least two distinct rows, but all "
             "pooled rows coincide"
@@ -595,28 +542,26 @@ def _checked(
             notes += _constant_columns(x, f"model {name!r}")
     notes += tuple(reordered_copies(distinct, prints))
     if densities:
-        notes += tuple(
-            score_notes(
-                samples[None], {k: model for k, model in densities.items() if k not in copies}
-            )
-        )
+        originals = {name: model for name, model in densities.items() if name not in copies}
+        notes += tuple(score_notes(samples[None], originals))
         # Copies are included: their scores are the same, and their densities need not be.
         notes += unseen_heights(densities, samples[None])
     elif target is not None:
         with naming("reference"):
-            notes += tuple(
-                f"reference: {note}" for note in target.notes(next(iter(distinct.values())))
-            )
-    kept = {
-        name: densities[name] if name in densities else rows[name]
-        for name in names
-        if name not in copies
-    }
-    reference = samples[None] if target is None else np.empty((0, dim))
-    digests = {name: print_.digest for name, print_ in prints.items()}
-    atoms = target is None and prints[None].atoms
+            found = target.notes(next(iter(distinct.values())))
+        notes += tuple(f"reference: {note}" for note in found)
+    models: dict[str, Any] = {**rows, **densities}
     return Data(
-        *(reference, kept, names, copies, notes, target, device, digests, shared, atoms),
+        reference=samples[None] if target is None else np.empty((0, dim)),
+        models={name: models[name] for name in names if name not in copies},
+        names=names,
+        copies=copies,
+        warnings=notes,
+        target=target,
+        device=device,
+        digests={name: each.digest for name, each in prints.items()},
+        shared_rows=shared,
+        atoms=target is None and prints[None].atoms,
         encoding=encoding,
         folder=folder,
     )
@@ -626,22 +571,23 @@ def _check_width(samples: Mapping[Any, Array], width: int) -> None:
     for key, x in samples.items():
         if x.shape[1] != width:
             raise InputError(
-                f"{_argument(key)}: expected {width} columns like the reference, "
+                f"{argument_of(key)}: expected {width} columns like the reference, "
                 f"got {x.shape[1]}"
             )
 
 
-def _refuse_flat(batches: Mapping[Any, Array], samples: Mapping[Any, Array]) -> None:
+def _refuse_flat(in_batches: Collection[str | None], samples: Mapping[Any, Array]) -> None:
     """Refuse a sample from batches of one dimension, of which every number is a row, where
     others have columns.
     """
     width = max(x.shape[1] for x in samples.values())
-    for key in (key for key, x in batches.items() if x.shape[1] == 1 < width):
-        raise InputError(
-            f"{_argument(key)}: expected batches of rows with {width} columns, got batches "
-            f"whose numbers are rows of "
-            f"one column; yield arrays of shape (n, {width})"
-        )
+    for key, x in samples.items():
+        if key in in_batches and x.shape[1] == 1 < width:
+            raise InputError(
+                f"{argument_of(key)}: expected batches of rows with {width} columns, got "
+                f"batches whose numbers are rows of "
+                f"one column; yield arrays of shape (n, {width})"
+            )
 
 
 def is_rows(value: Any) -> bool:
@@ -649,9 +595,10 @@ def is_rows(value: Any) -> bool:
     drawn.
     """
     types = (np.ndarray, str, os.PathLike, list, tuple, Sample, FileRows, Table)
+    arrays = ("__array__", "__dlpack__")
     return (
         isinstance(value, types)
-        or hasattr(value, "__array__")
+        or any(hasattr(value, name) for name in arrays)
         or frame_names(value) is not None
     )
 
@@ -710,12 +657,10 @@ def _named(models: Any) -> dict[str, Any]:
     return named
 
 
-def _argument(name: str | None, value: Any = None) -> str:
+def _source(key: str | None, value: Any) -> str:
     """The value as errors name it: by its file if it is one, else by its argument."""
-    file = None if value is None else as_file(value)
-    return (
-        file.source if file is not None else "reference" if name is None else f"model {name!r}"
-    )
+    file = as_file(value)
+    return argument_of(key) if file is None else file.source
 
 
 def _as_target(
@@ -749,7 +694,10 @@ def _constant_columns(
         constant = constant & (rows[part] == first).all(axis=0)
         if not constant.any():
             return ()
-    if encoding is not None:
+    if encoding is None:
+        count = int(constant.sum())
+        which = f"{count} of {rows.shape[1]} columns"
+    else:
         # A level or a flag may well be the same in all rows.
         columns = zip(encoding.columns, encoding.slices, strict=True)
         names = [
@@ -757,19 +705,9 @@ def _constant_columns(
             for column, at in columns
             if column.kind != "category" and constant[at.start]
         ]
-        return (
-            (
-                f"{listed(names, quote=repr)} {'is' if len(names) == 1 else 'are'} constant "
-                f"in {where}",
-            )
-            if names
-            else ()
-        )
-    count = int(constant.sum())
-    return (
-        f"{count} of {rows.shape[1]} columns {'is' if count == 1 else 'are'} constant "
-        f"in {where}",
-    )
+        count = len(names)
+        which = listed(names, quote=repr) if names else ""
+    return (f"{which} {'is' if count == 1 else 'are'} constant in {where}",) if count else ()
 
 
 def aligned(
@@ -788,42 +726,40 @@ def aligned(
     to use. Columns called as in `encode.drop` are left out of all of them, and so are
     columns that a model lacks and that say nothing of a distribution.
     """
-    values: dict[str | None, Any] = dict([(None, reference), *models.items()])
+    values: Values = {None: reference, **models}
     if all(isinstance(value, np.ndarray) for value in values.values()):
         return reference, dict(models), ()
     encode = encode or Encode()
-    columns = {**(columns or {})}
-    names = {key: _names(value, columns.get(key)) for key, value in values.items()}
-    unknown = next(
-        (
-            name
-            for name in encode.drop
-            if not any(name in some for some in names.values() if some)
-        ),
-        None,
-    )
-    if unknown is not None:
-        reason = "which no sample has, or not beside a choice of columns"
-        raise InputError(f"drop: expected the name of a column, got {unknown!r}, {reason}")
+    chosen = dict(columns or {})
+    names = {key: _names(value, chosen.get(key)) for key, value in values.items()}
+    for name in encode.drop:
+        if not any(name in some for some in names.values() if some):
+            reason = "which no sample has, or not beside a choice of columns"
+            raise InputError(f"drop: expected the name of a column, got {name!r}, {reason}")
+
+    def choose(key: str | None, positions: Positions) -> None:
+        before = chosen.get(key)
+        chosen[key] = positions if before is None else [before[k] for k in positions]
 
     def leave_out(left: Collection[str]) -> None:
         for key, some in names.items():
             kept = [k for k, name in enumerate(some or ()) if name not in left]
             if some is not None and len(kept) < len(some):
-                before = columns.get(key)
-                columns[key] = kept if before is None else [before[k] for k in kept]
+                choose(key, kept)
                 names[key] = [some[k] for k in kept]
 
     leave_out(encode.drop)
-    left, notes = _unmatched(values, names, columns.get(None), encode, budget)
+    left, notes = _unmatched(values, names, chosen.get(None), encode, budget)
     leave_out(left)
     if names[None] is None:
         _refuse_two_orders(values, names)
-    orders = {key: _order(key, value, names[key], names[None]) for key, value in values.items()}
-    taken = {key: _taken(value, columns.get(key), orders[key]) for key, value in values.items()}
-    moved = [str(key) for key, order in orders.items() if order is not None]
-    reference = taken[None]
-    models = {name: taken[name] for name in models}
+    moved = []
+    for key, value in values.items():
+        order = _order(key, value, names[key], names[None])
+        if order is not None:
+            choose(key, order)
+            moved.append(str(key))
+    taken: Values = {key: _taken(value, chosen.get(key)) for key, value in values.items()}
     if moved:
         shown = listed(moved, most=8, quote=repr)
         notes = (
@@ -831,11 +767,11 @@ def aligned(
             f"by position",
             *notes,
         )
-    return reference, models, notes
+    return taken.pop(None), taken, notes
 
 
 def _unmatched(
-    values: Mapping[str | None, Any],
+    values: Values,
     names: Mapping[str | None, Names | None],
     columns: Positions | None,
     encode: Encode,
@@ -847,7 +783,9 @@ def _unmatched(
     These are row numbers that only a model has, and what a model lacks of the columns that
     the reference leaves out.
     """
-    expected = names[None] or []
+    expected = names[None]
+    if expected is None:
+        return (), ()
     only: dict[str, list[str]] = {}
     lacking: dict[str, list[str]] = {}
     for key, own in names.items():
@@ -855,23 +793,19 @@ def _unmatched(
             continue
         for name in set(own).symmetric_difference(expected):
             (only if name in own else lacking).setdefault(name, []).append(key)
-    if names[None] is None or not (only or lacking):
-        return (), ()
-    notes = []
-    for name, some in sorted(only.items()):
-        notes.append(
-            f"{name!r} of {listed(some, quote=repr)} not in the reference, and left out"
-        )
+    notes = [
+        f"{name!r} of {listed(some, quote=repr)} not in the reference, and left out"
+        for name, some in sorted(only.items())
+    ]
     reasons: dict[str, str] = {}
-    reference = _taken(
-        values[None], columns, [k for k, name in enumerate(expected) if name in lacking]
-    )
     if lacking:
-        reference = reference.x if isinstance(reference, Sample) else reference
-        table = read_table(_argument(None, reference), reference, budget)
-        reasons = (
-            {} if table is None else fitted_columns(table, "auto", encode.kinds(expected))[1]
-        )
+        positions = [k for k, name in enumerate(expected) if name in lacking]
+        if columns is not None:
+            positions = [columns[k] for k in positions]
+        reference = _taken(values[None], positions)
+        table = read_table(_source(None, reference), reference, budget)
+        if table is not None:
+            _, reasons = fitted_columns(table, "auto", encode.kinds(expected))
     for name, why in reasons.items():
         notes.append(
             f"{name!r} is missing in {listed(lacking[name], quote=repr)}, and left "
@@ -880,24 +814,29 @@ def _unmatched(
     return (*only, *reasons), tuple(notes)
 
 
-def _names(value: Any, columns: Positions | None) -> Names | None:
-    """The names of the columns in use; None if they have none, if some repeat, or if a
-    file's columns were selected.
+def _names(
+    value: Any, columns: Positions | None = None, *, selected: bool = False
+) -> Names | None:
+    """The names of the columns in use; None if they have none or if some repeat.
+
+    The columns of a file that were selected have names only where `selected` asks for them:
+    they are not matched by name.
     """
-    if isinstance(value, Sample):
-        return _names(value.x, columns)
-    if isinstance(value, Table):
-        return value.names if columns is None else [value.names[k] for k in columns]
     file = as_file(value)
-    if file is not None and file.columns is not None:
-        return None
-    names = frame_names(value) if file is None else read_names(file.source)
+    if isinstance(value, Table):
+        names: Names | None = value.names
+    elif file is None:
+        names = frame_names(value)
+    else:
+        names = read_names(file.source) if selected or file.columns is None else None
     if names is None:
         return None
-    names = [
+    if file is not None and file.columns is not None:
+        columns = column_positions(find_file(file.source, file.columns)[1], names, len(names))
+    used = [
         name.strip() for name in (names if columns is None else [names[k] for k in columns])
     ]
-    return names if len(set(names)) == len(names) else None
+    return used if len(set(used)) == len(used) else None
 
 
 def _order(
@@ -928,39 +867,32 @@ def _order(
     )
     hint = separator_hint(names) or separator_hint(expected)
     raise InputError(
-        f"{_argument(key, value)}: expected the reference's columns, got {differences}{hint}; "
+        f"{_source(key, value)}: expected the reference's columns, got {differences}{hint}; "
         f"rename them, or leave "
         f"them out ({drop_option([*missing, *extra])})"
     )
 
 
-def _refuse_two_orders(
-    values: Mapping[str | None, Any], names: Mapping[str | None, Names | None]
-) -> None:
+def _refuse_two_orders(values: Values, names: Mapping[str | None, Names | None]) -> None:
     """Refuse models with the same names in different orders: matched by position, one of
     them is certainly wrong.
     """
     named = {key: columns for key, columns in names.items() if columns is not None}
-    first = next(iter(named), None)
-    for key, columns in named.items():
-        if columns != named[first] and set(columns) == set(named[first]):
-            here, there = (_argument(name, values[name]) for name in (key, first))
+    for first, key in itertools.combinations(named, 2):
+        if named[key] != named[first] and set(named[key]) == set(named[first]):
             raise InputError(
-                f"{here}: has the columns of {there} in another order, and the reference has "
+                f"{_source(key, values[key])}: has the columns of "
+                f"{_source(first, values[first])} in another order, and the reference has "
                 f"no names to show which is "
                 "right; give the reference names, or all models one order"
             )
 
 
-def _taken(value: Any, columns: Positions | None, order: Positions | None) -> Any:
-    positions = (
-        columns if order is None else order if columns is None else [columns[k] for k in order]
-    )
-    if positions is None:
+def _taken(value: Any, columns: Positions | None) -> Any:
+    """The value with the columns at these positions only; None for all of them."""
+    if columns is None:
         return value
-    if isinstance(value, Sample):
-        return Sample(_taken(value.x, columns, order))
     if isinstance(value, Table):
-        return value.select(positions)
+        return value.select(columns)
     file = as_file(value)
-    return frame_columns(value, positions) if file is None else FileRows(file.source, positions)
+    return frame_columns(value, columns) if file is None else FileRows(file.source, columns)

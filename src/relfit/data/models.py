@@ -5,20 +5,20 @@ densities at rows.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from relfit.compute.memory import is_mapped, parts, spilled
 from relfit.data.autodiff import LIBRARIES, finite_error, gradient, library_of, real, values
-from relfit.data.support import Support
 from relfit.util.arrays import Array, Mask
+from relfit.util.checks import check_choice, check_whole
 from relfit.util.errors import InputError
 from relfit.util.libraries import is_instance
 
@@ -35,9 +35,6 @@ LARGEST_SCORE = 1e100
 _MOST_EXPLAINED = 1000
 # The number of rows at which the error of finite differences is estimated.
 _ERROR_ROWS = 64
-# Scores are first compared at this many rows; only pairs that agree there are compared at all
-# rows.
-_COMPARED_ROWS = 256
 _POSITIVE = "KSD needs a positive density wherever there are data"
 
 
@@ -68,8 +65,8 @@ class Density:
             functions are recognised without it.
         normalised: True if exp(log_prob) integrates to 1, as the log-likelihood needs it;
             False if a constant is missing; None if that is not known.
-        support: where the density is positive, as the adapters of other libraries declare it;
-            None to search for it.
+        support: "whole" for a density that is positive everywhere; "discrete" for one of whole
+            numbers or other points, a probability mass function; None to search for its edges.
 
     A density of y given covariates x has a log_prob of two arguments, y (n, d) and x (n, p):
     the log-likelihood takes the covariates as ``compare(..., given=x)``.
@@ -84,7 +81,7 @@ class Density:
     dim: int | None = None
     autodiff: str | None = field(default=None, kw_only=True)
     normalised: bool | None = field(default=None, kw_only=True)
-    support: Support | None = field(default=None, kw_only=True, repr=False, compare=False)
+    support: Literal["whole", "discrete"] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.score is None and self.log_prob is None:
@@ -94,17 +91,10 @@ class Density:
                 raise InputError(
                     f"Density: expected {name} to be callable, got {type(function).__name__}"
                 )
-        if self.dim is not None and (
-            not isinstance(self.dim, int | np.integer) or self.dim < 1
-        ):
-            raise InputError(
-                f"Density: expected dim to be a positive whole number, got {self.dim!r}"
-            )
-        if self.autodiff not in (None, *LIBRARIES):
-            raise InputError(
-                f'Density: expected autodiff to be "torch", "jax" or None, got '
-                f"{self.autodiff!r}"
-            )
+        if self.dim is not None:
+            check_whole("Density: dim", self.dim, 1)
+        if self.autodiff is not None:
+            check_choice("Density: autodiff", self.autodiff, LIBRARIES)
         if not (self.normalised is None or isinstance(self.normalised, bool | np.bool_)):
             raise InputError(
                 f"Density: expected normalised to be True, False or None, got "
@@ -270,10 +260,10 @@ def stored_scores(name: str, density: Density, rows: Array, folder: Path) -> Arr
     file in the folder.
     """
     with naming(f"model {name!r}"):
-        return spilled(_score_parts(density, rows), folder)
+        return spilled(score_parts(density, rows), folder)
 
 
-def _score_parts(density: Density, rows: Array) -> Iterator[Array]:
+def score_parts(density: Density, rows: Array) -> Iterator[Array]:
     """The scores of one part of the rows after the other; refused at the end if some are not
     finite.
     """
@@ -283,75 +273,6 @@ def _score_parts(density: Density, rows: Array) -> Iterator[Array]:
         bad[part] = not_finite(scores)
         yield scores
     density.refuse_rows(bad, rows)
-
-
-def score_copies(reference: Array, models: Mapping[str, Density]) -> dict[str, str]:
-    """Copy → original, the first density that has the same scores at every row of the
-    reference.
-    """
-    some = {name: _some_scores(name, model, reference) for name, model in models.items()}
-    in_parts = is_mapped(reference)
-    originals: list[str] = []
-    copies: dict[str, str] = {}
-    for name, model in models.items():
-        for other in originals:
-            blocks = (
-                (reference[part] for part in parts(reference.shape))
-                if in_parts
-                else [reference]
-            )
-            both = (
-                (scores_of(name, model, x), scores_of(other, models[other], x)) for x in blocks
-            )
-            if _same_scores([(some[name], some[other])]) and _same_scores(both):
-                copies[name] = other
-                break
-        else:
-            originals.append(name)
-    return copies
-
-
-def score_notes(reference: Array, densities: Mapping[str, Density]) -> list[str]:
-    """What a reader should know about the densities' scores at the data, each note with the
-    models it is about.
-    """
-    models_with: dict[str, list[str]] = {}
-    for name, density in densities.items():
-        with naming(f"model {name!r}"):
-            for note in density.notes(reference):
-                models_with.setdefault(note, []).append(repr(name))
-    return [f"{', '.join(names)}: {note}" for note, names in models_with.items()]
-
-
-def _some_scores(name: str, model: Density, reference: Array) -> Array:
-    step = max(1, len(reference) // _COMPARED_ROWS)
-    try:
-        return model.scores(reference[::step])
-    except InputError:
-        # Evaluated again at every row, so that the error counts the rows of the whole
-        # reference.
-        with naming(f"model {name!r}"):
-            if not is_mapped(reference):
-                return model.scores(reference)[::step]
-            for _ in _score_parts(model, reference):
-                pass
-        raise
-
-
-def _same_scores(blocks: Iterable[tuple[Array, Array]]) -> bool:
-    """True if the scores of two densities differ by rounding only, relative to the score or
-    to the typical score.
-    """
-    total = 0.0
-    count = 0
-    largest = 0.0
-    for a, b in blocks:
-        size = np.maximum(np.abs(a), np.abs(b))
-        difference = np.abs(a - b)
-        total = total + float(size.sum())
-        count = count + size.size
-        largest = max(largest, float(difference[difference > 1e-12 * size].max(initial=0.0)))
-    return largest <= 1e-12 * total / count
 
 
 @contextmanager
@@ -380,7 +301,6 @@ def not_finite(scores: Floats) -> Mask:
 def count_rows(bad: Mask, x: Array) -> str:
     """The number of bad rows and the first of them, in words."""
     first = int(bad.argmax())
-    where = ", ".join(f"{value:.4g}" for value in x[first : first + 1][0, :4]) + (
-        ", …" if x.shape[1] > 4 else ""
-    )
+    where = ", ".join(f"{value:.4g}" for value in x[first, :4])
+    where += ", …" if x.shape[1] > 4 else ""
     return f"{int(bad.sum())} of {len(x)} rows (first: row {first}, at {where})"

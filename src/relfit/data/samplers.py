@@ -5,7 +5,7 @@ sampled, and their rows.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,18 +43,17 @@ class Sampler:
     draw: Draw
 
     def __post_init__(self) -> None:
-        if not callable(self.draw):
+        function: Any = self.draw
+        if not callable(function):
             raise InputError(
-                f"Sampler: expected a function of (n, rng), got {type(self.draw).__name__}"
+                f"Sampler: expected a function of (n, rng), got {type(function).__name__}"
             )
-        function = self.draw
-        takes = [count for count in (1, 2) if _accepts(self.draw, count)]
-        if not takes:
-            raise InputError(
-                "Sampler: expected a function of (n, rng) or of n, got one of other arguments"
-            )
-        if takes == [1]:
-            object.__setattr__(self, "draw", lambda n, _rng: function(n))  # type: ignore[call-arg]
+        if not _accepts(function, 2):
+            if not _accepts(function, 1):
+                raise InputError(
+                    "Sampler: expected a function of (n, rng) or of n, got one of other arguments"
+                )
+            object.__setattr__(self, "draw", lambda n, _rng: function(n))
 
 
 def _accepts(function: Any, count: int) -> bool:
@@ -91,38 +90,49 @@ def recognised_models(
     dim: int,
     n: int,
     seed: int,
+    *,
     all_samples: bool,
     any_rows: bool,
+    as_densities: bool,
+    likelihood: bool,
     progress: Progress | None,
-    recognise: Callable[[Any, int], Density | None] = adapt,
-    *,
-    as_densities: bool = False,
 ) -> tuple[dict[str, Density], dict[str, Any], tuple[str, ...]]:
     """Models that are not plain rows: the densities among them, the others as rows, and a
     note if rows were drawn.
 
     Generators are drawn from. A density remains one unless all models must be samples:
     because MMD was asked for, because the reference is a density, or because another model
-    is a generator or a sample (`any_rows`). `recognise` makes densities of values; with
-    `as_densities` what it refuses is not drawn from instead.
+    is a generator or a sample (`any_rows`). With `as_densities`, a density that cannot be
+    used is not drawn from instead; for the `likelihood` it needs no score.
     """
-    reasons: dict[str, str] = {}
-    recognised = {
-        name: _recognised(name, value, dim, recognise, reasons, as_densities)
-        for name, value in models.items()
-    }
-    densities = {
-        name: model for name, model in recognised.items() if isinstance(model, Density)
-    }
-    samplers = {name: model for name, model in recognised.items() if isinstance(model, Sampler)}
+    densities: dict[str, Density] = {}
+    samplers: set[str] = set()
+    names_with: dict[str, list[str]] = {}
+    for name, value in models.items():
+        try:
+            density = None if _is_sampler(value) else adapt(value, dim, likelihood=likelihood)
+        except InputError as error:
+            if as_densities or sampler_of(value) is None:
+                raise InputError(f"model {name!r}: {error}") from None
+            names_with.setdefault(str(error), []).append(name)
+            density = None
+        if density is not None:
+            densities[name] = density
+        elif sampler_of(value) is not None:
+            samplers.add(name)
+        elif value is None or callable(value):
+            raise InputError(
+                f"model {name!r}: expected an array, a file or a model, got "
+                f"{type(value).__name__}; wrap a function as "
+                "relfit.Density(score=...) or relfit.Density(log_prob=...); if f(n, rng) draws "
+                "n rows, as relfit.Sampler(f)"
+            )
+    unusable = "; ".join(
+        f"no density of {listed(names, quote=repr)} is used ({reason})"
+        for reason, names in names_with.items()
+    )
     has_rows = any_rows or len(densities) + len(samplers) < len(models)
     mixed = has_rows + bool(densities) + bool(samplers) > 1
-    unusable = "; ".join(
-        f"no density of "
-        f"{listed([name for name in reasons if reasons[name] == reason], quote=repr)} is used "
-        f"({reason})"
-        for reason in dict.fromkeys(reasons.values())
-    )
     for name in densities if mixed else ():
         if sampler_of(models[name]) is None:
             advice = (
@@ -133,15 +143,14 @@ def recognised_models(
                 f"density that cannot be "
                 f"sampled; {advice}"
             )
-    drawn_names = [
-        name
-        for name in models
-        if name in samplers or (name in densities and (mixed or all_samples))
-    ]
-    if not drawn_names:
-        return densities, {name: models[name] for name in models if name not in densities}, ()
-    drawn = {name: _draw(name, models[name], n, seed, progress) for name in drawn_names}
-    note = f"drew {n} rows from {', '.join(map(repr, drawn_names))} (seed {seed})"
+    if mixed or all_samples:
+        samplers.update(densities)
+    others = {name: value for name, value in models.items() if name not in densities}
+    if not samplers:
+        return densities, others, ()
+    drawn = [name for name in models if name in samplers]
+    rows = {name: _draw(name, models[name], n, seed, progress) for name in drawn}
+    note = f"drew {n} rows from {', '.join(map(repr, drawn))} (seed {seed})"
     if unusable and not all_samples and not has_rows:
         note += f"; {unusable}"
     elif densities:
@@ -149,7 +158,7 @@ def recognised_models(
             "; densities are compared by their samples here, as samples and densities "
             "cannot be mixed"
         )
-    return {}, {name: drawn.get(name, models[name]) for name in models}, (note,)
+    return {}, {**models, **rows}, (note,)
 
 
 def columns_drawn(value: Any) -> int:
@@ -212,40 +221,11 @@ def _draw(name: str, value: Any, n: int, seed: int, progress: Progress | None) -
     return draw_rows(name, sampler, n, stream(seed, "draw", name), progress)
 
 
-def _recognised(
-    name: str,
-    value: Any,
-    dim: int,
-    recognise: Callable[[Any, int], Density | None],
-    reasons: dict[str, str],
-    as_densities: bool,
-) -> Density | Sampler | None:
-    """The value as a density or a sampler; None if it can only be rows.
-
-    Why something with a density is a sampler here is added to the reasons.
-    """
-    sampler = sampler_of(value)
-    if isinstance(value, Sampler) or (
+def _is_sampler(value: Any) -> bool:
+    """True for what is drawn from even if it could be a density."""
+    return isinstance(value, Sampler) or (
         inspect.isroutine(value) and _function(value) is not None
-    ):
-        return sampler
-    try:
-        density = recognise(value, dim)
-    except InputError as error:
-        if sampler is None or as_densities:
-            raise InputError(f"model {name!r}: {error}") from None
-        reasons[name] = str(error)
-        return sampler
-    if density is not None:
-        return density
-    if sampler is None and (value is None or callable(value)):
-        raise InputError(
-            f"model {name!r}: expected an array, a file or a model, got "
-            f"{type(value).__name__}; wrap a function as "
-            "relfit.Density(score=...) or relfit.Density(log_prob=...); if f(n, rng) draws n "
-            "rows, as relfit.Sampler(f)"
-        )
-    return sampler
+    )
 
 
 def _sample_method(value: Any) -> Draw | None:
@@ -254,15 +234,10 @@ def _sample_method(value: Any) -> Draw | None:
     is_table = any(hasattr(value, name) for name in ("__array__", "iloc", "__dataframe__"))
     if not callable(method) or isinstance(value, type | Mapping) or is_table:
         return None
-    required = required_arguments(method)
-    if required == 2:
-        return lambda n, rng: method(n, rng)
-    return (lambda n, _rng: method(n)) if required == 1 else None
+    draws = {1: lambda n, _rng: method(n), 2: lambda n, rng: method(n, rng)}
+    return draws.get(required_arguments(method) or 0)
 
 
 def _function(value: Any) -> Draw | None:
-    return (
-        value
-        if callable(value) and not isinstance(value, type) and required_arguments(value) == 2
-        else None
-    )
+    is_function = callable(value) and not isinstance(value, type)
+    return value if is_function and required_arguments(value) == 2 else None

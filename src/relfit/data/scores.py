@@ -21,12 +21,11 @@ from typing import Any, TypedDict, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.data.arrays import as_rows, group_labels
+from relfit.data.arrays import as_rows, group_labels, is_inference_data
 from relfit.data.files import as_file, format_of
 from relfit.data.files.base import parse_columns, refuse_not_numeric
 from relfit.data.files.text import ROW_NUMBERS
 from relfit.data.metrics import direction_needed, known_direction, told_direction
-from relfit.data.posteriors import is_inference_data
 from relfit.data.tables import Cells, frame_names, is_key, keyed_columns, labels_of
 from relfit.util.arrays import Array, Mask, Rows, extremes
 from relfit.util.checks import check_number, check_whole

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from relfit.data.arrays import as_rows
-from relfit.data.likelihoods import log_densities
+from relfit.data.densities import log_densities
 from relfit.data.load import Data
 from relfit.estimators import base
 from relfit.estimators.base import (

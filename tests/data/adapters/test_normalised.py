@@ -100,33 +100,3 @@ def test_what_is_not_known_to_be_normalised_says_so(x):
 def test_refusals_name_the_model(x, density, words):
     models = {"it": density, "normal": stats.multivariate_normal([0, 0])}
     refused(lambda: relfit.compare(x, models, discrepancy="loglik"), "model 'it'", words)
-
-
-def test_stan_keeps_its_constants_where_it_can():
-    """BridgeStan drops constants unless told not to; pystan always does, and says so."""
-    from relfit.data.adapters.stan_pymc import stan_density
-
-    calls = []
-
-    class StanModel:
-        def param_unc_num(self):
-            return 1
-
-        def log_density(self, row, *, propto=True):
-            calls.append(propto)
-            return 0.0
-
-    StanModel.__module__ = "bridgestan"
-    import sys
-    import types
-
-    module = sys.modules.get("bridgestan") or types.ModuleType("bridgestan")
-    before = getattr(module, "StanModel", None)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "bridgestan", module)
-        patch.setattr(module, "StanModel", StanModel, raising=False)
-        density = stan_density(StanModel(), 1)
-        density.log_probs(np.zeros((2, 1)))
-    assert before is None or module.StanModel is before
-    assert calls == [False, False]
-    assert density.normalised is None

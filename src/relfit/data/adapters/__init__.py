@@ -13,6 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from relfit.data.adapters.differentiable import (
+    jax_density,
+    jax_sampler,
+    pymc_density,
+    stan_density,
+    torch_density,
+    torch_sampler,
+)
 from relfit.data.adapters.scipy_sklearn import (
     scipy_density,
     scipy_mass,
@@ -21,15 +29,8 @@ from relfit.data.adapters.scipy_sklearn import (
     sklearn_density,
     sklearn_sampler,
 )
-from relfit.data.adapters.stan_pymc import pymc_density, stan_density
-from relfit.data.adapters.torch_jax import (
-    jax_density,
-    jax_sampler,
-    torch_density,
-    torch_sampler,
-)
 from relfit.data.autodiff import LIBRARIES, gradient
-from relfit.data.models import Density, Sample
+from relfit.data.models import Density
 from relfit.util.errors import InputError
 from relfit.util.libraries import loaded
 
@@ -60,12 +61,11 @@ def adapt(value: Any, dim: int, *, likelihood: bool = False) -> Density | None:
     >>> adapt(np.ones((3, 2)), dim=2) is None
     True
     """
-    if value is None or isinstance(value, Sample | np.ndarray | str | list | tuple | dict):
+    if value is None or isinstance(value, np.ndarray | str | list | tuple | dict):
         return None
-    given = isinstance(value, Density)
     recognisers = (*(UNSMOOTH if likelihood else ()), *DENSITIES, _log_prob_object)
-    densities = [value] if given else (recognise(value, dim) for recognise in recognisers)
-    density = next((density for density in densities if density is not None), None)
+    found = (recognise(value, dim) for recognise in recognisers)
+    density = value if isinstance(value, Density) else next(filter(None, found), None)
     if density is not None and density.dim not in (None, dim):
         raise InputError(f"expected dimension {dim} like the data, got {density.dim}")
     return density

@@ -17,7 +17,6 @@ from scipy.spatial.distance import cdist
 from scipy.special import gammaln, logsumexp, softmax
 
 from relfit.data.models import Density, Draw
-from relfit.data.support import WHOLE, Support
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.libraries import is_instance, loaded
@@ -26,6 +25,8 @@ from relfit.util.text import first_line
 # The most entries of the matrix of rows × components that are held at once.
 _MOST_ENTRIES = 2_000_000
 _DISCRETE = 'use discrepancy="loglik", or discrepancy="mmd" with draws from it'
+# The kernels of KernelDensity that are positive everywhere.
+_SMOOTH_KERNELS = ("gaussian", "exponential")
 _LOG_2PI = float(np.log(2.0 * np.pi))
 
 # The derivative of the log density of a standardised variable, given the shape parameters.
@@ -46,21 +47,17 @@ def scipy_density(value: Any, dim: int) -> Density | None:
     Scores have a closed form for the distributions in this file, and are finite differences
     of ``logpdf`` for others.
     """
+    if not _is_scipy(value):
+        return None
     stats = loaded("scipy.stats")
     name = type(value).__name__
-    if stats is None or not type(value).__module__.startswith("scipy.stats"):
-        return None
     if isinstance(value, stats.gaussian_kde):
-        root = _root(np.asarray(value.covariance, dtype=np.float64), "gaussian_kde")
-        return shared_mixture(
-            np.asarray(value.weights), np.asarray(value.dataset, dtype=np.float64).T, root
-        )
+        root = _root(value.covariance, "gaussian_kde")
+        return shared_mixture(value.weights, value.dataset.T, root)
     if isinstance(value, stats.distributions.rv_frozen):
         return _univariate(value, stats)
     if name == "multivariate_normal_frozen":
-        root = _root(
-            np.atleast_2d(np.asarray(value.cov, dtype=np.float64)), "multivariate_normal"
-        )
+        root = _root(np.atleast_2d(value.cov), "multivariate_normal")
         return gaussian_mixture(np.ones(1), np.atleast_1d(value.mean)[None], root[None])
     if name == "multivariate_t_frozen":
         return _multivariate_t(value)
@@ -82,7 +79,6 @@ def scipy_density(value: Any, dim: int) -> Density | None:
     return Density(
         log_prob=log_prob,
         normalised=None if surface else True,
-        support=_support(value) if dim == 1 else None,
     )
 
 
@@ -90,47 +86,37 @@ def scipy_mass(value: Any, dim: int) -> Density | None:
     """A frozen discrete distribution, whose density is its probability mass function; None
     for any other value.
     """
-    if loaded("scipy.stats") is None or not type(value).__module__.startswith("scipy.stats"):
+    if not _is_scipy(value) or not hasattr(value, "logpmf"):
         return None
-    if not callable(getattr(value, "logpmf", None)) or isinstance(
-        getattr(value, "dist", None), _continuous()
-    ):
-        return None
-    name = getattr(getattr(value, "dist", None), "name", type(value).__name__)
 
     def log_prob(x: Array) -> Any:
-        return np.reshape(value.logpmf(x[:, 0] if dim == 1 else x), len(x))
+        return value.logpmf(x[:, 0] if dim == 1 else x)
 
-    if np.shape(value.logpmf(np.zeros((2, dim)) if dim > 1 else np.zeros(2))) != (2,):
+    if np.shape(log_prob(np.zeros((2, dim)))) != (2,):
+        name = getattr(getattr(value, "dist", None), "name", type(value).__name__)
         raise InputError(
             f"{name}: expected one distribution of {dim} columns, got an array "
             f"of them or other columns"
         )
-    return Density(log_prob=log_prob, dim=dim, normalised=True, support=Support(discrete=True))
+    return Density(
+        log_prob=lambda x: np.reshape(log_prob(x), len(x)),
+        dim=dim,
+        normalised=True,
+        support="discrete",
+    )
 
 
-def _continuous() -> Any:
-    stats = loaded("scipy.stats")
-    return stats.rv_continuous if stats is not None else ()
-
-
-def _support(value: Any) -> Support | None:
-    """The bounds that a univariate distribution declares."""
-    bounds = getattr(value, "support", None)
-    if not callable(bounds):
-        return None
-    try:
-        lower, upper = bounds()
-    except (TypeError, ValueError):
-        return None
-    return Support(float(lower), float(upper))
+def _is_scipy(value: Any) -> bool:
+    return loaded("scipy.stats") is not None and type(value).__module__.startswith(
+        "scipy.stats"
+    )
 
 
 def scipy_sampler(value: Any) -> Draw | None:
     """Draws from a frozen distribution or a `gaussian_kde`."""
     if is_instance(value, "scipy.stats", "gaussian_kde"):
         return lambda n, rng: value.resample(n, seed=rng).T
-    if type(value).__module__.startswith("scipy.stats") and hasattr(value, "rvs"):
+    if _is_scipy(value) and hasattr(value, "rvs"):
         return lambda n, rng: np.asarray(value.rvs(size=n, random_state=rng)).reshape(n, -1)
     return None
 
@@ -152,9 +138,7 @@ def _univariate(value: Any, stats: Any) -> Density:
         return np.asarray(_SLOPES[name]((x - loc) / scale, *shapes) / scale)
 
     slope = score if name in _SLOPES else None
-    return Density(
-        slope, lambda x: value.logpdf(x[:, 0]), 1, normalised=True, support=_support(value)
-    )
+    return Density(slope, lambda x: value.logpdf(x[:, 0]), 1, normalised=True)
 
 
 def _multivariate_t(value: Any) -> Density:
@@ -172,14 +156,22 @@ def _multivariate_t(value: Any) -> Density:
         return np.asarray(-(df + d) / (df + (z**2).sum(axis=1, keepdims=True)) * (z @ root.T))
 
     return Density(
-        score, lambda x: np.reshape(value.logpdf(x), len(x)), d, normalised=True, support=WHOLE
+        score,
+        lambda x: np.reshape(value.logpdf(x), len(x)),
+        d,
+        normalised=True,
+        support="whole",
     )
+
+
+def _floats(values: Any) -> Array:
+    return np.asarray(values, dtype=np.float64)
 
 
 def _root(covariance: Array, name: str) -> Array:
     """R with RRᵀ = C⁻¹."""
     try:
-        return np.asarray(np.linalg.inv(np.linalg.cholesky(covariance)).T)
+        return np.asarray(np.linalg.inv(np.linalg.cholesky(_floats(covariance))).T)
     except np.linalg.LinAlgError:
         raise InputError(
             f"{name}: expected a positive definite covariance, got a singular one"
@@ -193,31 +185,25 @@ def sklearn_density(value: Any, dim: int) -> Density | None:
     from which its ``sample`` draws. (Its ``score_samples`` is a variational bound, and not
     the log of a density.)
     """
-    if is_instance(value, "sklearn.mixture", "GaussianMixture", "BayesianGaussianMixture"):
-        fitted = "means_"
-        convert = _mixture
-    elif is_instance(value, "sklearn.neighbors", "KernelDensity"):
-        fitted = "tree_"
-        convert = _kernel_density
-    else:
+    is_mixture = is_instance(
+        value, "sklearn.mixture", "GaussianMixture", "BayesianGaussianMixture"
+    )
+    if not (is_mixture or is_instance(value, "sklearn.neighbors", "KernelDensity")):
         return None
-    if not hasattr(value, fitted):
+    if not hasattr(value, "means_" if is_mixture else "tree_"):
         raise InputError(
             f"{type(value).__name__}: expected a fitted model, got one that is "
             f"not fitted; call fit first"
         )
-    return convert(value)
+    return _mixture(value) if is_mixture else _kernel_density(value)
 
 
 def sklearn_bounded(value: Any, dim: int) -> Density | None:
     """A kernel density estimate whose kernel ends, which only its log density can compare;
     None for other values.
     """
-    if not is_instance(value, "sklearn.neighbors", "KernelDensity") or not hasattr(
-        value, "tree_"
-    ):
-        return None
-    if value.kernel in ("gaussian", "exponential"):
+    is_estimate = is_instance(value, "sklearn.neighbors", "KernelDensity")
+    if not is_estimate or not hasattr(value, "tree_") or value.kernel in _SMOOTH_KERNELS:
         return None
     return Density(
         log_prob=value.score_samples,
@@ -249,17 +235,14 @@ def sklearn_sampler(value: Any) -> Draw | None:
 
 
 def _mixture(value: Any) -> Density:
-    weights, means = (
-        np.asarray(part, dtype=np.float64) for part in (value.weights_, value.means_)
-    )
-    roots = np.asarray(value.precisions_cholesky_, dtype=np.float64)
+    weights = _floats(value.weights_)
+    means = _floats(value.means_)
+    roots = _floats(value.precisions_cholesky_)
     k, d = means.shape
     if value.covariance_type == "tied":
         return shared_mixture(weights, means, roots)
-    if value.covariance_type == "diag":
-        roots = roots[:, :, None] * np.eye(d)
-    elif value.covariance_type == "spherical":
-        roots = roots.reshape(k, 1, 1) * np.eye(d)
+    if value.covariance_type in ("diag", "spherical"):
+        roots = roots.reshape(k, -1, 1) * np.eye(d)
     return gaussian_mixture(weights, means, roots)
 
 
@@ -270,28 +253,22 @@ def _kernel_density(value: Any) -> Density:
     exp(−‖x‖/h) has the integral h^d Γ(d) 2π^{d/2}/Γ(d/2), the last factor being the area of
     the unit sphere.
     """
-    if value.metric != "euclidean" or value.kernel not in ("gaussian", "exponential"):
+    if value.metric != "euclidean" or value.kernel not in _SMOOTH_KERNELS:
         raise InputError(
             f'KernelDensity: expected kernel "gaussian" or "exponential" and metric '
             f'"euclidean", got {value.kernel!r} '
             f"and {value.metric!r}; other kernels are 0 away from the points, but KSD needs a "
             f"positive density"
         )
-    points = np.asarray(value.tree_.data, dtype=np.float64)
+    points = _floats(value.tree_.data)
     h = float(value.bandwidth_)
-    sample_weight = getattr(value.tree_, "sample_weight", None)
-    weights = (
-        np.ones(len(points))
-        if sample_weight is None
-        else np.asarray(sample_weight, dtype=np.float64)
-    )
+    weights = getattr(value.tree_, "sample_weight", None)
+    weights = np.ones(len(points)) if weights is None else _floats(weights)
     weights = weights / weights.sum()
     if value.kernel == "gaussian":
         return shared_mixture(weights, points, np.eye(points.shape[1]) / h)
-    kept = weights > 0.0
+    heights, points = _present(weights, points)
     d = points.shape[1]
-    heights = np.log(weights[kept])
-    points = points[kept]
     volume = (
         d * np.log(h) + gammaln(d) + np.log(2.0) + 0.5 * d * np.log(np.pi) - gammaln(0.5 * d)
     )
@@ -324,11 +301,8 @@ def gaussian_mixture(weights: Array, means: Array, roots: Array) -> Density:
     >>> bool(np.isclose(pair.scores(np.array([[0.3]]))[0, 0], np.tanh(0.3) - 0.3))
     True
     """
-    kept = weights > 0.0
-    weights = weights[kept]
-    means = means[kept]
-    roots = roots[kept]
-    heights = np.log(weights) + np.linalg.slogdet(roots)[1]
+    heights, means, roots = _present(weights, means, roots)
+    heights = heights + np.linalg.slogdet(roots)[1]
     return _mixture_density(
         lambda x: np.stack(
             [(x - mean) @ root for mean, root in zip(means, roots, strict=True)], axis=1
@@ -347,12 +321,11 @@ def shared_mixture(weights: Array, means: Array, root: Array) -> Density:
 
     ``∇ log p(x) = Λ(Σ_k r_k(x) μ_k − x)``: one matrix product for all components.
     """
-    kept = weights > 0.0
-    heights = np.log(weights[kept])
+    heights, kept = _present(weights, means)
     # Rows and means are taken relative to one of the means, so that a common offset costs no
     # digits.
     origin = means[0]
-    centres = (means[kept] - origin) @ root
+    centres = (kept - origin) @ root
     return _mixture_density(
         lambda x: (x - origin) @ root,
         lambda z: heights - 0.5 * cdist(z, centres, "sqeuclidean"),
@@ -361,6 +334,12 @@ def shared_mixture(weights: Array, means: Array, root: Array) -> Density:
         means.shape[1],
         float(np.linalg.slogdet(root)[1]) - 0.5 * means.shape[1] * _LOG_2PI,
     )
+
+
+def _present(weights: Array, *parts: Array) -> list[Array]:
+    """The logarithms of positive weights, and the parts of these components."""
+    kept = weights > 0.0
+    return [np.log(weights[kept]), *(part[kept] for part in parts)]
 
 
 def _mixture_density(
@@ -385,4 +364,4 @@ def _mixture_density(
 
     scores = in_pieces(lambda z: score(z, softmax(log_joint(z), axis=1)))
     log_probs = in_pieces(lambda z: logsumexp(log_joint(z), axis=1) + constant)
-    return Density(scores, log_probs, dim, normalised=True, support=WHOLE)
+    return Density(scores, log_probs, dim, normalised=True, support="whole")

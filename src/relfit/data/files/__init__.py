@@ -8,19 +8,19 @@ command line follow. CONTRIBUTING.md has the recipe.
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
+from relfit.data.files.arrays import NPY, NPZ, PT, SAFETENSORS, ZARR
 from relfit.data.files.arrow import ARROW, PARQUET
 from relfit.data.files.base import Format, Selection, check_plain, parse_columns, reading
-from relfit.data.files.npy import NPY, NPZ
-from relfit.data.files.tensors import PT, SAFETENSORS
 from relfit.data.files.text import TEXT
-from relfit.data.files.zarr import ZARR
 from relfit.util.errors import InputError
 from relfit.util.text import listed
 
@@ -87,15 +87,11 @@ def find_file(
     if not os.path.isdir(path):  # noqa: PTH112
         check_plain(path)
     elif format is None or format.is_folder is None:
-        _, folders, files = next(os.walk(path), ("", [], []))
-        held = (
-            listed(sorted([*folders, *files]), most=3, quote=repr)
-            if folders or files
-            else "nothing in it"
-        )
+        held = sorted(os.listdir(path))  # noqa: PTH208
+        shown = listed(held, most=3, quote=repr) if held else "nothing in it"
         raise InputError(
             f"{path}: expected a file, or a folder of Parquet files or of a Zarr array, got a "
-            f"folder with {held}; "
+            f"folder with {shown}; "
             f"relfit features {path} makes rows of a folder of images or texts"
         )
     if format is None:
@@ -110,17 +106,10 @@ def format_of(path: Path) -> Format | None:
     """The format of a file, by its suffix, or of a folder, also by what it holds; None if it
     is unknown.
     """
-    folder = next(
-        (
-            format
-            for format in FORMATS
-            if format.is_folder is not None and format.is_folder(path)
-        ),
-        None,
-    )
-    return folder or next(
-        (format for format in FORMATS if path.name.lower().endswith(format.suffixes)), None
-    )
+    name = path.name.lower()
+    folders = (format for format in FORMATS if format.is_folder and format.is_folder(path))
+    files = (format for format in FORMATS if name.endswith(format.suffixes))
+    return next(itertools.chain(folders, files), None)
 
 
 def split_key(source: str | os.PathLike[str]) -> tuple[Path, str | None]:
@@ -128,15 +117,12 @@ def split_key(source: str | os.PathLike[str]) -> tuple[Path, str | None]:
     that exists.
     """
     text = os.fsdecode(source)
-    colons = [
-        k
-        for k, letter in enumerate(text)
-        if letter == ":" and text[:k].lower().endswith(_SEVERAL_ARRAYS)
-    ]
+    colons = [match.start() for match in re.finditer(":", text)]
+    colons = [k for k in reversed(colons) if text[:k].lower().endswith(_SEVERAL_ARRAYS)]
     if not colons or os.path.exists(text):  # noqa: PTH110
         return Path(text), None
-    existing = (k for k in reversed(colons) if os.path.exists(text[:k]))  # noqa: PTH110
-    cut = next(existing, colons[-1])
+    existing = (k for k in colons if os.path.exists(text[:k]))  # noqa: PTH110
+    cut = next(existing, colons[0])
     return Path(text[:cut]), text[cut + 1 :]
 
 
@@ -146,10 +132,7 @@ def name_of(source: str | os.PathLike[str]) -> str:
     """
     path, key = split_key(source)
     name = path.name
-    suffixes = [
-        suffix
-        for suffix in SUFFIXES
-        if name.lower().endswith(suffix) and len(name) > len(suffix)
-    ]
+    lower = name.lower()
+    suffixes = [each for each in SUFFIXES if lower.endswith(each) and lower != each]
     stem = name[: len(name) - len(max(suffixes, key=len, default=""))]
     return stem if key is None else f"{stem}:{key}"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -31,8 +32,8 @@ from relfit.util.text import first_line, listed
 # An open file: its schema, the record batches of the columns at some positions, and its number
 # of rows if it states it.
 Table = tuple[Any, Callable[[list[int]], Iterator[Any]], int | None]
-# Opens a file, to read it whole or (True) with only a part of it in memory at any time.
-Open = Callable[[Path, bool], AbstractContextManager[Table]]
+# Opens a file, of which only a part is in memory at any time.
+Open = Callable[[Path], AbstractContextManager[Table]]
 
 # Before this version a file could make pyarrow unpickle what it held (CVE-2023-47248).
 _OLDEST = (14, 0, 1)
@@ -52,17 +53,16 @@ _LOGS = ("_delta_log", ".hoodie")
 
 
 @contextmanager
-def _open_parquet(path: Path, in_parts: bool) -> Iterator[Table]:
+def _open_parquet(path: Path) -> Iterator[Table]:
     needed(path, "pyarrow", _OLDEST)
     if path.is_dir():
-        yield _data_set(path, in_parts)
+        yield _data_set(path)
         return
     # A positive buffer size makes pyarrow read a column a little at a time; a mapped file would
     # become resident.
-    mapped = not in_parts or path.stat().st_size <= _SMALL_FILE
-    options: dict[str, Any] = (
-        {"memory_map": True} if mapped else {"buffer_size": _BUFFER, "pre_buffer": False}
-    )
+    options: dict[str, Any] = {"buffer_size": _BUFFER, "pre_buffer": False}
+    if path.stat().st_size <= _SMALL_FILE:
+        options = {"memory_map": True}
     with needed(path, "pyarrow.parquet", ()).ParquetFile(os.fspath(path), **options) as file:
         schema = file.schema_arrow
         count = file.metadata.num_rows
@@ -72,28 +72,17 @@ def _open_parquet(path: Path, in_parts: bool) -> Iterator[Table]:
             # The number of values in a row, according to the first row if there are lists. The
             # file's metadata state it too, but cannot be trusted: pyarrow aborts the process if
             # they are damaged, and equal values take no space in the file.
-            first = next(
-                file.iter_batches(batch_size=1, columns=names, use_threads=False), None
-            )
-            lists = (
-                []
-                if first is None
-                else [column for column in first.columns if hasattr(column, "flatten")]
-            )
-            width = len(names) - len(lists) + sum(len(column.flatten()) for column in lists)
-            size = _BATCH_ROWS
-            if in_parts:
-                size = min(size, max(1, PART_NUMBERS // max(1, width)))
-            else:
-                require_room(path, 8 * count * width)
-            return iter(
-                file.iter_batches(batch_size=size, columns=names, use_threads=not in_parts)
-            )
+            read = partial(file.iter_batches, columns=names, use_threads=False)
+            first = next(read(batch_size=1), None)
+            width = 1
+            for column in () if first is None else first.columns:
+                width += len(column.flatten()) if hasattr(column, "flatten") else 1
+            return iter(read(batch_size=min(_BATCH_ROWS, max(1, PART_NUMBERS // width))))
 
         yield schema, batches, count
 
 
-def _data_set(folder: Path, in_parts: bool) -> Table:
+def _data_set(folder: Path) -> Table:
     """The Parquet files in a folder as one table; names of folders such as ``year=2024`` are
     columns (Hive).
     """
@@ -102,7 +91,7 @@ def _data_set(folder: Path, in_parts: bool) -> Table:
     schemas = []
     count = 0
     for file in files:
-        with reading(file), _open_parquet(file, in_parts) as (schema, _, rows):
+        with reading(file), _open_parquet(file) as (schema, _, rows):
             schemas.append(schema)
             count += rows or 0
         differ = sorted(set(schema.names) ^ set(schemas[0].names))
@@ -112,41 +101,36 @@ def _data_set(folder: Path, in_parts: bool) -> Table:
                 f"{file}: expected the columns of {files[0]}, but only one of "
                 f"the two has {shown}"
             )
-    try:
-        alike = all(schema == schemas[0] for schema in schemas)
-        stored = (
-            schemas[0]
-            if alike
-            else pyarrow.unify_schemas(schemas, promote_options="permissive")
-        )
-    except pyarrow.ArrowException as error:
-        raise InputError(
-            f"{folder}: expected columns of one type in all files ({first_line(error):.160})"
-        ) from None
-    keys = {
-        name: keys
-        for name, keys in _folder_keys(folder, files).items()
-        if name not in stored.names
-    }
-    whole = pyarrow.schema(
-        [*stored, *(pyarrow.field(name, values.type) for name, values in keys.items())]
-    )
+    whole = schemas[0]
+    if any(schema != whole for schema in schemas):
+        try:
+            whole = pyarrow.unify_schemas(schemas, promote_options="permissive")
+        except pyarrow.ArrowException as error:
+            raise InputError(
+                f"{folder}: expected columns of one type in all files "
+                f"({first_line(error):.160})"
+            ) from None
+    keys = _folder_keys(folder, files)
+    for name in set(keys) & set(whole.names):
+        del keys[name]
+    for name, values in keys.items():
+        whole = whole.append(pyarrow.field(name, values.type))
 
     def batches(positions: list[int]) -> Iterator[Any]:
-        fields = [whole.field(k) for k in positions]
+        selected = pyarrow.schema([whole.field(k) for k in positions])
         for number, file in enumerate(files):
-            with reading(file), _open_parquet(file, in_parts) as (schema, read, _):
-                own = {name: k for k, name in enumerate(schema.names)}
-                for batch in read([own[field.name] for field in fields if field.name in own]):
+            with reading(file), _open_parquet(file) as (schema, read, _):
+                stored = [
+                    schema.names.index(name) for name in selected.names if name not in keys
+                ]
+                for batch in read(stored):
                     columns = [
                         pyarrow.repeat(keys[field.name][number], batch.num_rows)
                         if field.name in keys
                         else _cast(batch.column(field.name), field.type)
-                        for field in fields
+                        for field in selected
                     ]
-                    yield pyarrow.RecordBatch.from_arrays(
-                        columns, schema=pyarrow.schema(fields)
-                    )
+                    yield pyarrow.RecordBatch.from_arrays(columns, schema=selected)
 
     return whole, batches, count
 
@@ -168,11 +152,9 @@ def _folder_keys(folder: Path, files: list[Path]) -> dict[str, Any]:
         for file in files
     ]
     keys = {}
-    for name in dict.fromkeys(name for some in found for name in some):
-        values = [
-            unquote(some[name]) if some.get(name, _NO_KEY) != _NO_KEY else None
-            for some in found
-        ]
+    for name in dict.fromkeys(itertools.chain.from_iterable(found)):
+        texts = [some.get(name, _NO_KEY) for some in found]
+        values = [None if text == _NO_KEY else unquote(text) for text in texts]
         keys[name] = pyarrow.array(values, pyarrow.string())
         with suppress(pyarrow.ArrowInvalid):
             keys[name] = keys[name].cast(pyarrow.int64())
@@ -183,40 +165,35 @@ def _parquet_files(folder: Path) -> list[Path]:
     """The files in a folder and in those inside it, but for hidden ones; any that is no
     Parquet file is refused.
     """
-    log = next((log for log in _LOGS if (folder / log).is_dir()), None)
-    if log is not None:
-        advice = (
-            f"got a table whose log ({log}) says which files count; write its rows to "
-            f"other Parquet files"
-        )
-        raise InputError(f"{folder}: expected a folder of Parquet files only, {advice}")
-    files: list[Path] = []
-    for place, folders, names in _visible(folder):
-        files += [Path(place, name) for name in names]
-        links = [path for name in folders if (path := Path(place, name)).is_symlink()]
-        for other in [*links, *(file for file in files if not _is_parquet(file.name))]:
-            kind = " (a link)" if other in links else ""
-            came = f"{os.fspath(other.relative_to(folder))!r}{kind}"
+    only = f"{folder}: expected a folder of Parquet files only"
+    for log in _LOGS:
+        if (folder / log).is_dir():
             raise InputError(
-                f"{folder}: expected a folder of Parquet files only, got {came}; "
-                f"move it elsewhere"
+                f"{only}, got a table whose log ({log}) says which files count; write its "
+                f"rows to other Parquet files"
             )
+    files: dict[tuple[int, int], Path] = {}
+    for place, folders, names in _visible(folder):
+        for path in (Path(place, name) for name in [*folders, *names]):
+            shown = repr(os.fspath(path.relative_to(folder)))
+            is_link = path.name in folders and path.is_symlink()
+            if is_link or (path.name in names and not _is_parquet(path.name)):
+                kind = " (a link)" if is_link else ""
+                raise InputError(f"{only}, got {shown}{kind}; move it elsewhere")
+            if path.name in folders:
+                continue
+            check_plain(path)
+            status = path.stat()
+            first = files.setdefault((status.st_dev, status.st_ino), path)
+            if first != path:
+                raise InputError(
+                    f"{folder}: expected each file once, got "
+                    f"{os.fspath(first.relative_to(folder))!r} and a link to it, {shown}; "
+                    f"remove one of the two"
+                )
     if not files:
         raise InputError(f"{folder}: expected a folder of Parquet files, got none in it")
-    first: dict[tuple[int, int], Path] = {}
-    for file in files:
-        check_plain(file)
-        status = file.stat()
-        before = first.setdefault((status.st_dev, status.st_ino), file)
-        if before != file:
-            same = (
-                f"{os.fspath(before.relative_to(folder))!r} and a link to it, "
-                f"{os.fspath(file.relative_to(folder))!r}"
-            )
-            raise InputError(
-                f"{folder}: expected each file once, got {same}; remove one of the two"
-            )
-    return files
+    return list(files.values())
 
 
 def _visible(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
@@ -247,11 +224,11 @@ def _is_parquet(name: str) -> bool:
 
 
 @contextmanager
-def _open_arrow(path: Path, in_parts: bool) -> Iterator[Table]:
+def _open_arrow(path: Path) -> Iterator[Table]:
     """An Arrow file (a Feather file is one) or stream."""
     pyarrow = needed(path, "pyarrow", _OLDEST)
     ipc = needed(path, "pyarrow.ipc", ())
-    with (pyarrow.OSFile if in_parts else pyarrow.memory_map)(os.fspath(path)) as source:
+    with pyarrow.OSFile(os.fspath(path)) as source:
         open_reader = ipc.open_file if source.read(6) == b"ARROW1" else ipc.open_stream
 
         def reader(**options: Any) -> Any:
@@ -259,7 +236,7 @@ def _open_arrow(path: Path, in_parts: bool) -> Iterator[Table]:
             return open_reader(source, options=ipc.IpcReadOptions(**options))
 
         def batches(positions: list[int]) -> Iterator[Any]:
-            selected = reader(included_fields=positions, use_threads=not in_parts)
+            selected = reader(included_fields=positions, use_threads=False)
             if hasattr(selected, "read_next_batch"):
                 return iter(selected)
             return map(selected.get_batch, range(selected.num_record_batches))
@@ -267,25 +244,23 @@ def _open_arrow(path: Path, in_parts: bool) -> Iterator[Table]:
         yield reader().schema, batches, None
 
 
-def _read(opened: Open, selection: Selection) -> Array:
-    """The selected columns; besides the result only a part of a Parquet file is in memory."""
-    with opened(selection.path, False) as (schema, batches, count):
-        names, positions = _selected(selection, schema)
-        return held_rows(_arrow_parts(selection.path, names, batches(positions), count))
-
-
-def _parts(opened: Open, selection: Selection, _most_bytes: int) -> Iterator[NDArray[Any]]:
-    """The selected columns in blocks; neither the whole file nor a row group is held."""
-    with opened(selection.path, True) as (schema, batches, expected):
-        names, positions = _selected(selection, schema)
-        for block in _arrow_parts(selection.path, names, batches(positions), expected):
+def _rows(opened: Open, selection: Selection, *, whole: bool) -> Iterator[Array]:
+    """The selected columns, which must hold numbers, in blocks."""
+    path = selection.path
+    with opened(path) as (schema, batches, count):
+        names, positions = _positions(selection, schema)
+        advice = f"select numeric columns ({way('--columns', 'columns=')})"
+        _refuse_not_numeric(path, schema, names, advice)
+        for block in _arrow_parts(path, names, batches(positions), count):
+            if whole:
+                require_room(path, 8 * (count or 0) * block.shape[1])
             yield block
             # Return the memory that pyarrow keeps for later use to the system.
             loaded("pyarrow").default_memory_pool().release_unused()
 
 
 def _names(opened: Open, path: Path) -> list[str]:
-    with opened(path, False) as (schema, _, _):
+    with opened(path) as (schema, _, _):
         return list(schema.names)
 
 
@@ -294,7 +269,7 @@ def _column_parts(
 ) -> Iterator[list[tuple[str, Any]]]:
     path = selection.path
     count = 0
-    with opened(path, True) as (schema, batches, expected):
+    with opened(path) as (schema, batches, expected):
         names, positions = _positions(selection, schema)
         yield [(name, loaded("pyarrow").array([], schema.field(name).type)) for name in names]
         for batch in batches(positions):
@@ -321,16 +296,6 @@ def _positions(selection: Selection, schema: Any) -> tuple[list[str], list[int]]
     return selected, positions
 
 
-def _selected(selection: Selection, schema: Any) -> tuple[list[str], list[int]]:
-    """The names of the selected columns, which must be unique and hold numbers, and their
-    positions.
-    """
-    selected, positions = _positions(selection, schema)
-    advice = f"select numeric columns ({way('--columns', 'columns=')})"
-    refuse_not_numeric(selection.path, _not_numeric(schema, selected), advice)
-    return selected, positions
-
-
 # ── columns as rows of numbers ────────────────────────────────────────────────────────────────
 
 
@@ -338,7 +303,7 @@ def table_rows(where: object, table: Any) -> Array:
     """The columns of a table in memory, which must hold numbers or lists of numbers, as
     rows.
     """
-    refuse_not_numeric(where, _not_numeric(table.schema, table.column_names))
+    _refuse_not_numeric(where, table.schema, table.column_names, "drop or convert them")
     return held_rows(_arrow_parts(where, table.column_names, table.to_batches(), None))
 
 
@@ -358,25 +323,27 @@ def _arrow_parts(
         # The sizes and offsets in a file may be wrong, and must not lead past the end of a
         # buffer.
         batch.validate(full=True)
-        columns = {name: batch.column(name) for name in names}
-        columns = {name: getattr(column, "storage", column) for name, column in columns.items()}
-        for name, column in columns.items():
-            nulls[name] += column.null_count + (
-                column.flatten().null_count if _is_list(column.type) else 0
-            )
+        columns = [(name, batch.column(name)) for name in names]
+        columns = [(name, getattr(column, "storage", column)) for name, column in columns]
+        for name, column in columns:
+            nulls[name] += column.null_count
+            nulls[name] += column.flatten().null_count if _is_list(column.type) else 0
         if nulls.total() or not batch.num_rows:
             continue
-        block = np.concatenate(
-            [_block(where, name, column) for name, column in columns.items()], axis=1
-        )
+        block = np.concatenate([_block(where, *column) for column in columns], axis=1)
         if done and block.shape[1] != width:
             raise InputError(
                 f"{where}: expected rows of {width} numbers, got {block.shape[1]} at row {done}"
             )
-        done = done + len(block)
+        done += len(block)
         width = block.shape[1]
         yield block
-    _refuse_nulls(where, nulls)
+    if nulls.total():
+        counts = [f"{count} in {name!r}" for name, count in nulls.items() if count]
+        raise InputError(
+            f"{where}: expected complete columns, got nulls: "
+            f"{listed(counts, most=_MOST_NAMES, quote=str)}; fill or drop them"
+        )
     _check_row_count(where, done, count)
 
 
@@ -388,21 +355,11 @@ def _check_row_count(where: object, count: int, expected: int | None) -> None:
         )
 
 
-def _refuse_nulls(where: object, nulls: Mapping[str, int]) -> None:
-    counts = [f"{count} in {name!r}" for name, count in nulls.items() if count]
-    if counts:
-        shown = listed(counts, most=_MOST_NAMES, quote=str)
-        raise InputError(
-            f"{where}: expected complete columns, got nulls: {shown}; fill or drop them"
-        )
-
-
-def _not_numeric(schema: Any, names: Sequence[str]) -> list[tuple[str, str]]:
-    """The columns among these, with their types, that hold neither numbers nor lists of
-    numbers.
-    """
+def _refuse_not_numeric(where: object, schema: Any, names: list[str], advice: str) -> None:
+    """Refuse columns that hold neither numbers nor lists of numbers."""
     types = [(name, schema.field(name).type) for name in names]
-    return [(name, str(type_)) for name, type_ in types if not _holds_numbers(type_)]
+    others = [(name, str(type_)) for name, type_ in types if not _holds_numbers(type_)]
+    refuse_not_numeric(where, others, advice)
 
 
 def _holds_numbers(type_: Any) -> bool:
@@ -445,9 +402,9 @@ def _format(
 ) -> Format:
     return Format(
         suffixes,
-        partial(_read, opened),
+        lambda selection: held_rows(_rows(opened, selection, whole=True)),
         names=partial(_names, opened),
-        parts=partial(_parts, opened),
+        parts=lambda selection, _most_bytes: _rows(opened, selection, whole=False),
         column_parts=partial(_column_parts, opened),
         is_folder=is_folder,
     )

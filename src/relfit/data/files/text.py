@@ -11,8 +11,7 @@ import csv
 import gzip
 import itertools
 import math
-from array import array
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -20,7 +19,7 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.memory import PART_NUMBERS, require_room
+from relfit.compute.memory import held_rows, require_room
 from relfit.data.files.base import Format, Selection, column_positions, separator_hint
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError, way
@@ -30,7 +29,8 @@ Fields = list[str]
 # A compressed file of a few megabytes can hold one line of gigabytes, or as many blank lines.
 LONGEST_LINE = 2**24
 MOST_BLANKS = 100_000
-_VALUES_BETWEEN_CHECKS = 2**20
+# The fields that are held as text at once.
+_BLOCK_FIELDS = 2**15
 _LABELS_BETWEEN_CHECKS = 4096
 _BYTES_PER_LABEL = 100
 # Texts that are held once each.
@@ -47,24 +47,44 @@ _MOST_OTHERS = 100
 _FEWEST_OTHERS = 10
 
 
-def _blocks(selection: Selection, most: int | None) -> Iterator[Array]:
-    """The selected columns in blocks of at most `most` numbers, or (None) in one block."""
+def _parts(selection: Selection, *, whole: bool) -> Iterator[Array]:
+    """The selected columns in blocks of rows of numbers."""
     path = selection.path
     with _open_fields(path) as lines:
         rows, positions, names = _table(selection, lines)
-        numbered = enumerate(rows)
-        size = None if most is None else max(1, most // len(positions))
-        header_only = True
-        while values := _values(path, itertools.islice(numbered, size), positions, names):
-            header_only = False
-            yield np.frombuffer(values).reshape(-1, len(positions))
-        if header_only:
+        width = len(positions)
+        done = 0
+        while block := list(itertools.islice(rows, max(1, _BLOCK_FIELDS // width))):
+            if whole:
+                require_room(path, 8 * width * done)
+            if not isinstance(positions, range):
+                block = [[fields[k] for k in positions] for fields in block]
+            yield _numbers(path, block, done, positions, names)
+            done += len(block)
+        if not done:
             raise InputError(f"{path}: expected rows of numbers, got a header only")
 
 
-def _read(selection: Selection) -> Array:
-    (rows,) = _blocks(selection, None)
-    return rows
+def _numbers(
+    path: Path, rows: list[Fields], start: int, positions: Sequence[int], names: Fields | None
+) -> Array:
+    """The numbers in rows of fields, of which the first is row `start` of the file."""
+    flat = list(itertools.chain.from_iterable(rows))
+    # float() reads 1_000 as a number; in a table it is a name or a typing error.
+    if "_" not in "".join(flat):
+        with suppress(ValueError):
+            return np.array(list(map(float, flat))).reshape(len(rows), -1)
+    place = next(k for k, field in enumerate(flat) if not is_number(field))
+    number, k = divmod(place, len(positions))
+    column = positions[k] if names is None else repr(names[positions[k]].strip())
+    field = repr(flat[place][:40]) if flat[place].strip() else "a missing value"
+    hint = (
+        separator_hint(rows[number])
+        or f"; fix it, or select numeric columns ({way('--columns', 'columns=')})"
+    )
+    raise InputError(
+        f"{path}: expected numbers, got {field} in row {start + number}, column {column}{hint}"
+    )
 
 
 def _names(path: Path) -> Fields | None:
@@ -93,10 +113,10 @@ def _column_parts(
             require_room(path, _LABELS_BETWEEN_CHECKS * _BYTES_PER_LABEL * len(first))
             if len(known) > _MOST_KNOWN:
                 known.clear()
-            columns = zip(
-                names, ([fields[k] for fields in block] for k in positions), strict=True
-            )
-            yield [(name, _cells(fields, name in text, known)) for name, fields in columns]
+            yield [
+                (name, _cells([fields[k] for fields in block], name in text, known))
+                for name, k in zip(names, positions, strict=True)
+            ]
 
 
 def _cells(fields: Fields, as_text: bool, known: dict[str, str | None]) -> NDArray[Any]:
@@ -265,40 +285,6 @@ def _rows(path: Path, lines: Iterator[Fields], first: Fields) -> Iterator[Fields
         yield fields
 
 
-def _values(
-    path: Path,
-    rows: Iterable[tuple[int, Fields]],
-    positions: Sequence[int],
-    names: Fields | None,
-) -> array[float]:
-    """The numbers in the selected fields of these numbered rows, one row after the other."""
-    all_columns = isinstance(positions, range)
-    values = array("d")
-    rows_between_checks = max(1, _VALUES_BETWEEN_CHECKS // len(positions))
-    for number, fields in rows:
-        if number and not number % rows_between_checks:
-            # The array doubles when it grows.
-            require_room(path, len(values) * values.itemsize)
-        selected = fields if all_columns else [fields[k] for k in positions]
-        try:
-            # float() reads 1_000 as a number; in a table it is a name or a typing error.
-            values.extend(map(float, selected if "_" not in "".join(selected) else ["_"]))
-        except ValueError:
-            position = next(k for k in positions if not is_number(fields[k]))
-            column = position if names is None else repr(names[position].strip())
-            field = (
-                repr(fields[position][:40]) if fields[position].strip() else "a missing value"
-            )
-            hint = (
-                separator_hint(fields)
-                or f"; fix it, or select numeric columns ({way('--columns', 'columns=')})"
-            )
-            raise InputError(
-                f"{path}: expected numbers, got {field} in row {number}, column {column}{hint}"
-            ) from None
-    return values
-
-
 def is_long_key(field: str) -> bool:
     """True for a whole number of 16 digits or more, a key that float64 would round."""
     return len(field) > 15 and field.strip().lstrip("+-").isdecimal()
@@ -306,15 +292,11 @@ def is_long_key(field: str) -> bool:
 
 def is_number(field: str) -> bool:
     """True if the field is written as a number."""
-    return _is_float(field) and "_" not in field
-
-
-def _is_float(field: str) -> bool:
     try:
         float(field)
     except ValueError:
         return False
-    return True
+    return "_" not in field
 
 
 @contextmanager
@@ -356,8 +338,8 @@ def _lines(path: Path, text: TextIO) -> Iterator[str]:
 
 TEXT = Format(
     (".csv", ".csv.gz", ".tsv", ".tsv.gz"),
-    _read,
+    lambda selection: held_rows(_parts(selection, whole=True)),
     names=_names,
-    parts=lambda selection, _most_bytes: _blocks(selection, PART_NUMBERS),
+    parts=lambda selection, _most_bytes: _parts(selection, whole=False),
     column_parts=_column_parts,
 )

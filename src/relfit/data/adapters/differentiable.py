@@ -1,20 +1,23 @@
-"""Objects that torch or JAX differentiates: distributions of torch and NumPyro, zuko flows,
-modules, jitted functions.
+"""Models that their libraries differentiate: distributions of torch and NumPyro, zuko flows,
+modules and jitted functions; Bayesian models of Stan (pystan, BridgeStan) and PyMC.
 
 NumPyro copied the interface of torch's distributions, so that `_distribution` serves both.
+Bayesian models are densities of their unconstrained parameters, the Jacobian included.
 """
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from relfit.data.autodiff import gradient, is_jax_log_density, values
 from relfit.data.models import Density, Draw
-from relfit.data.support import WHOLE, Support
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.libraries import is_instance, loaded
@@ -129,19 +132,16 @@ def _distribution(make: Callable[[], Any], dim: int, library: str) -> Density:
         log_probs = make().log_prob(x)
         return log_probs[:, 0] if single else log_probs
 
-    support = None
-    with suppress(NotImplementedError):
-        support = example.support
+    support = _support(example)
+    normalised = _normalised(example)
     if support is None:
-        return Density(
-            log_prob=log_prob, dim=dim, autodiff=library, normalised=_normalised(example)
-        )
+        return Density(log_prob=log_prob, dim=dim, autodiff=library, normalised=normalised)
     if support.is_discrete:
         raise InputError(
             f"{name}: expected a continuous distribution, got a discrete one; "
             f"use samples and MMD"
         )
-    inside = values(lambda x: make().support.check(x).reshape(len(x), -1).all(-1), library)
+    inside = values(lambda x: _inside(make(), x), library)
 
     def restricted(
         function: Callable[[Array], Any], x: Array, shape: tuple[int, ...], fill: float
@@ -155,62 +155,35 @@ def _distribution(make: Callable[[], Any], dim: int, library: str) -> Density:
             out[mask] = function(x[mask])
         return out
 
-    bounds = None
-    with suppress(Exception):  # transforms may raise anything at infinity
-        bounds = _support(example)
+    is_real = _constraint(example) in ("real", "realvector")
     slope = gradient(log_prob, library)
     log_density = values(log_prob, library)
     return Density(
         lambda x: restricted(slope, x, x.shape, np.nan),
         lambda x: restricted(log_density, x, (len(x),), -np.inf),
         dim,
-        normalised=_normalised(example),
-        support=bounds,
+        normalised=normalised,
+        # The declared support of a transformed distribution is that of the last transform.
+        support="whole" if is_real and not hasattr(example, "transforms") else None,
     )
 
 
-def _support(distribution: Any) -> Support | None:
-    """The bounds of each column that a distribution declares; None if it declares something
-    else.
+def _inside(distribution: Any, x: Any) -> Any:
+    """(n,) True for rows in the support; what transforms leave of the support of their base
+    is checked there.
     """
-    transforms = getattr(distribution, "transforms", None)
-    if transforms is not None:
-        # The declared support is that of the last transform, whatever the others leave of it.
-        base = _support(distribution.base_dist)
-        return None if base is None else _moved(base, transforms)
-    constraint: Any = None
-    with suppress(NotImplementedError):
-        constraint = distribution.support
-    while hasattr(constraint, "base_constraint"):
-        constraint = constraint.base_constraint
-    if type(constraint).__name__.strip("_") in ("Real", "RealVector"):
-        return WHOLE
-    lower, upper = (getattr(constraint, side, None) for side in ("lower_bound", "upper_bound"))
-    if lower is None and upper is None:
-        return None
-    low = np.asarray(-np.inf if lower is None else lower, dtype=np.float64)
-    high = np.asarray(np.inf if upper is None else upper, dtype=np.float64)
-    # The components of a mixture may have bounds of their own.
-    event = tuple(distribution.event_shape)
-    known = all(bound.shape in ((), (1,), event) for bound in (low, high))
-    return Support(low, high) if known else None
+    inside = distribution.support.check(x).reshape(len(x), -1).all(-1)
+    transforms = getattr(distribution, "transforms", ())
+    if not transforms or not all(map(_is_elementwise, transforms)):
+        return inside
+    for transform in reversed(transforms):
+        x = transform.inv(x)
+    return inside & _inside(distribution.base_dist, x)
 
 
-def _moved(support: Support, transforms: Any) -> Support | None:
-    """The bounds after transforms of each column by itself; None if they are others."""
-    low = np.asarray(support.lower)
-    high = np.asarray(support.upper)
-    for transform in transforms:
-        if transform.domain.event_dim or not getattr(transform, "bijective", True):
-            return None
-        torch = loaded("torch") if type(transform).__module__.startswith("torch") else None
-        ends = [
-            np.asarray(transform(bound if torch is None else torch.as_tensor(bound)))
-            for bound in (low, high)
-        ]
-        low = np.minimum(*ends)
-        high = np.maximum(*ends)
-    return None if np.isnan(low).any() or np.isnan(high).any() else Support(low, high)
+def _is_elementwise(transform: Any) -> bool:
+    """True for an invertible transform of each column by itself."""
+    return not transform.domain.event_dim and getattr(transform, "bijective", True)
 
 
 def _normalised(distribution: Any) -> bool | None:
@@ -222,9 +195,118 @@ def _normalised(distribution: Any) -> bool | None:
         if type(inner).__name__ in _NOT_NORMALISED:
             return False
         inner = getattr(inner, "base_dist", None)
-    constraint: Any = None
+    return None if _constraint(distribution) in _SURFACES else True
+
+
+def _support(distribution: Any) -> Any:
+    """The constraint that a distribution declares as its support, if it does."""
     with suppress(NotImplementedError):
-        constraint = distribution.support
+        return distribution.support
+    return None
+
+
+def _constraint(distribution: Any) -> str:
+    """The name of that constraint."""
+    constraint = _support(distribution)
     while hasattr(constraint, "base_constraint"):
         constraint = constraint.base_constraint
-    return None if type(constraint).__name__.strip("_").lower() in _SURFACES else True
+    return type(constraint).__name__.strip("_").lower()
+
+
+def stan_density(value: Any, dim: int) -> Density | None:
+    """A ``stan.model.Model`` or ``bridgestan.StanModel`` as a density of rows of
+    unconstrained parameters.
+
+    pystan leaves out constants of ``~`` statements.
+    """
+    if is_instance(value, "stan.model", "Model"):
+        try:
+            _call_pystan(value.log_prob, np.zeros(dim))
+        except RuntimeError as error:
+            if "number of parameters" in str(error):
+                raise InputError(
+                    f"Stan model: expected rows of its unconstrained parameters "
+                    f"({', '.join(value.param_names)}), got "
+                    f"{dim} columns; model.unconstrain_pars turns draws into such rows"
+                ) from None
+        return _by_row(
+            partial(_call_pystan, value.grad_log_prob),
+            partial(_call_pystan, value.log_prob),
+            dim,
+            False,
+        )
+    if is_instance(value, "bridgestan", "StanModel"):
+        # Every constant that the program has is kept; whether the whole then integrates to 1
+        # only its author knows.
+        log_density = partial(value.log_density, propto=False)
+        return _by_row(
+            lambda row: value.log_density_gradient(row)[1],
+            log_density,
+            int(value.param_unc_num()),
+            None,
+        )
+    return None
+
+
+def _by_row(
+    score: Callable[[Array], Any],
+    log_prob: Callable[[Array], Any],
+    dim: int,
+    normalised: bool | None,
+) -> Density:
+    """The density of functions of one row. Stan raises where it rejects the parameters: the
+    density is 0 there.
+    """
+
+    def call(function: Callable[[Array], Any], x: Array, rejected: Any) -> Array:
+        results = []
+        for row in np.ascontiguousarray(x):
+            try:
+                results.append(function(row))
+            except RuntimeError:
+                results.append(rejected)
+        return np.array(results, dtype=np.float64)
+
+    return Density(
+        lambda x: call(score, x, np.full(dim, np.nan)),
+        lambda x: call(log_prob, x, -np.inf),
+        dim,
+        normalised=normalised,
+    )
+
+
+def _call_pystan(function: Callable[[list[float]], Any], row: Array) -> Any:
+    """One call of pystan, refused where it would fail for reasons other than the row."""
+    if threading.current_thread() is not threading.main_thread():
+        # Stan keeps its derivatives in the memory of the thread that loaded it, and crashes the
+        # process in any other.
+        raise InputError(
+            "Stan model: pystan works in the main thread only; call relfit from there"
+        )
+    if asyncio._get_running_loop() is not None and not hasattr(asyncio, "_nest_patched"):
+        advice = "install it with  pip install nest-asyncio  and run nest_asyncio.apply() first"
+        raise InputError(
+            f"Stan model: pystan cannot run inside another event loop, such as a "
+            f"notebook's; {advice}"
+        )
+    return function(row.tolist())
+
+
+def pymc_density(value: Any, dim: int) -> Density | None:
+    """A ``pymc.Model`` as a density of its value variables, flattened in the order of
+    ``model.value_vars``.
+    """
+    if not is_instance(value, "pymc", "Model"):
+        return None
+
+    @cache
+    def compiled() -> Any:
+        function = value.logp_dlogp_function(ravel_inputs=True)
+        function.set_extra_values({})
+        return function
+
+    return Density(
+        lambda x: np.array([compiled()(row)[1] for row in x], dtype=np.float64),
+        lambda x: np.array([float(compiled()(row)[0]) for row in x]),
+        int(sum(np.size(part) for part in value.initial_point().values())),
+    )
