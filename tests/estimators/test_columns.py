@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from relfit.estimators.ksd import independent_columns
+from relfit.estimators.sums import independent_columns
 
 
 def test_combinations_of_few_columns_are_found(rng):

@@ -23,7 +23,7 @@ from relfit.estimators.base import (
 )
 from relfit.estimators.losses import row_means
 from relfit.stats.joint import JointEstimate, Psi
-from relfit.util.arrays import Array, Rows
+from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.libraries import needed
 from relfit.util.text import as_name, listed, quoted
@@ -65,21 +65,18 @@ class Likelihood(base.Kind):
         return []
 
     def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
-        return _estimates(data, None)
-
-    def grouped(self, data: Data, settings: EstimateSettings, groups: base.Groups) -> Estimates:
-        return _estimates(data, groups.codes[None])
+        members = settings.members(None)
+        losses = -log_densities(data.reference, data.densities)
+        values, psi, _ = row_means(
+            losses,
+            np.zeros(len(losses), dtype=np.intp),
+            np.ones(1),
+            None if members is None else members[0],
+        )
+        return Estimates(values, psi)
 
     def right_hand_sides(self, data: Data) -> int:
         return 0
-
-
-def _estimates(data: Data, members: Rows | None) -> Estimates:
-    losses = -log_densities(data.reference, data.densities)
-    values, psi, _ = row_means(
-        losses, np.zeros(len(losses), dtype=np.intp), np.ones(1), members
-    )
-    return Estimates(values, psi)
 
 
 def from_elpd(models: Mapping[str, Any]) -> JointEstimate:

@@ -162,6 +162,18 @@ class PairKernel:
         slope = self.kernel.tilt.gradient(x)
         return [s + slope for s in scores]
 
+    def value_columns(self, ones: Array) -> tuple[dict[Weight, Array], RowSums]:
+        """A column of ones for every kernel, and the row sums Σ_b φ(x_a, x_b): (n,), or (n,
+        k) of several kernels.
+        """
+        plain = self.kernel.untilted
+        if isinstance(plain, Together):
+            names = plain.names
+            return dict.fromkeys(names, ones), lambda products: np.stack(
+                [products[name] for name in names], axis=1
+            )
+        return {"phi": ones}, lambda products: products["phi"]
+
     def stein_columns(
         self, x: Array, scores: Sequence[Array]
     ) -> tuple[dict[Weight, Array], RowSums]:
@@ -219,6 +231,26 @@ class PairKernel:
         if gamma is None:
             return _radial_bands(x, rows, scores)
         return _gaussian_bands(x, rows, scores, gamma)
+
+
+def side_by_side(
+    each: Sequence[tuple[dict[Weight, Array], RowSums]],
+) -> tuple[dict[Weight, Array], RowSums]:
+    """The columns of one model after another, and their sums (n, l)."""
+
+    def finish(products: Mapping[Weight, Array]) -> Array:
+        arrays = library(next(iter(products.values())))
+        split = {w: arrays.hsplit(product, len(each)) for w, product in products.items()}
+        sums = [
+            finish_one({w: part[i] for w, part in split.items()})
+            for i, (_, finish_one) in enumerate(each)
+        ]
+        return cast(Array, arrays.hstack(sums))
+
+    return {
+        w: library(matrix).hstack([right[w] for right, _ in each])
+        for w, matrix in each[0][0].items()
+    }, finish
 
 
 def _columns_together(
