@@ -8,7 +8,7 @@ from refusals import refused
 import relfit
 from relfit.compute.reduce import Runtime
 from relfit.estimators import ksd, mmd
-from relfit.estimators.pairkernel import PairKernel
+from relfit.estimators.pairkernel import ROW_BY_ROW, PairKernel
 from relfit.estimators.sums import KernelSums, kernel_sums
 from relfit.kernels import kernel_from_dict
 from relfit.kernels.composite import Decay, MultiScale, Tilted
@@ -108,7 +108,7 @@ def test_mmd_weights_the_rows(kernel, rng):
 
 def test_mmd_pairs_are_those_of_the_tilted_kernel(kernel, rng):
     r, x, r2, x2 = rng.normal(size=(4, 7, 2))
-    got = mmd.pair_values(kernel, (r, x), (r2, x2))[:, 0]
+    got = mmd.pair_values(PairKernel(kernel), (r, x), (r2, x2), ROW_BY_ROW)[0]
     expected = [
         value(kernel, x[a], x2[a])
         + value(kernel, r[a], r2[a])

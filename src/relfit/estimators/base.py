@@ -16,6 +16,7 @@ import numpy as np
 from relfit.compute.reduce import Runtime
 from relfit.compute.rows import cuts
 from relfit.data.load import Data, require_rows
+from relfit.estimators.pairkernel import ROW_BY_ROW, Layout
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import Psi, centred
 from relfit.util.arrays import Array, Rows
@@ -133,23 +134,19 @@ class PairSource:
         rows, models: the numbers n of rows and l of models.
         fetch: from m positions in 0..n−1 to arrays of m rows each: the data's, then each
             model's rows or scores there.
-        pair_values: from the arrays of m rows and those of their m partners to the values (m,
-            l).
-        band_values: from the arrays of a window of rows to a function that evaluates its pairs
-            (`designs.BandValues`).
+        values: from the arrays of two sides to the values (l, …) of their pairs in a layout.
         width: the number of entries of one row in all those arrays together.
     """
 
     rows: int
     models: int
     fetch: Callable[[Rows], list[Array]]
-    pair_values: Callable[[Sequence[Array], Sequence[Array]], Array]
-    band_values: Callable[[Sequence[Array]], Callable[..., Array]]
+    values: Callable[[Sequence[Array], Sequence[Array], Layout], Array]
     width: int = 1
 
     def values_between(self, a: Rows, b: Rows) -> Array:
         """The values (m, l) of the pairs of rows a and b."""
-        return self.pair_values(self.fetch(a), self.fetch(b))
+        return self.values(self.fetch(a), self.fetch(b), ROW_BY_ROW).T
 
 
 def second_order(

@@ -19,13 +19,14 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from relfit.compute.reduce import DEFAULT_MEMORY, Runtime
+from relfit.compute.rows import cuts
 from relfit.compute.schedulers import local_executor, local_results
 from relfit.estimators.base import (
     Estimates,
     PairDesign,
     PairSource,
 )
-from relfit.estimators.pairkernel import STEP, Part
+from relfit.estimators.pairkernel import STEP, Band
 from relfit.stats.joint import Psi, centred, mixed, positive_part
 from relfit.util.arrays import Array
 from relfit.util.checks import Whole, described, option
@@ -90,7 +91,7 @@ class Linear(PairDesign):
         parts = []
         for start in range(0, pairs, size):
             first = 2 * np.arange(start, min(start + size, pairs))
-            parts.append(source.pair_values(source.fetch(first), source.fetch(first + 1)))
+            parts.append(source.values_between(first, first + 1))
             if runtime.progress is not None:
                 runtime.progress(start + len(first), pairs)
         h = np.concatenate(parts)
@@ -335,11 +336,11 @@ def each_part(
     """
 
     def slice_results(start: int, arrays: Sequence[Array]) -> list[tuple[int, T]]:
-        values = source.band_values(arrays)
-        parts = _parts(start, start + len(arrays[0]) - lags, lags, ends)
-        return [
-            (start + part.first, reduce(start + part.first, values(part))) for part in parts
-        ]
+        results = []
+        for a, b, needed in _parts(start, start + len(arrays[0]) - lags, lags, ends):
+            part = [array[a - start : b - start + needed] for array in arrays]
+            results.append((a, reduce(a, source.values(part, part, Band(needed)))))
+        return results
 
     def window_results(
         start: int, window: Sequence[Array], executor: Executor | None
@@ -394,44 +395,45 @@ def windows(
     source: PairSource, lags: int, memory: int = DEFAULT_MEMORY
 ) -> Iterator[tuple[int, list[Array]]]:
     """(start, arrays) of windows that follow each other; each holds its rows and the `lags`
-    rows after them.
+    rows after them, the first ones after the last.
 
-    The rows that two windows have in common are carried over, so that each is fetched (and
-    its scores are evaluated) once, and no more than a window and 2·lags rows are held.
+    The rows that two windows have in common are carried over, so that each is fetched, and
+    its scores are evaluated, once.
     """
     n = source.rows
-    head = source.fetch(np.arange(lags))
     numbers = min(WINDOW_NUMBERS, memory // _WINDOW_BYTES)
-    size = max(STEP, lags, min(WINDOW_ROWS, numbers // sum(array.shape[1] for array in head)))
+    size = max(STEP, lags, min(WINDOW_ROWS, numbers // source.width))
+    head = source.fetch(np.arange(lags))
     carried = head
-    for start in range(0, n, size):
-        stop = min(start + size, n)
-        pieces = [
-            carried,
-            [array[max(start + lags - n, 0) : max(stop + lags - n, 0)] for array in head],
-        ]
-        if start + lags < n:
-            pieces.insert(1, source.fetch(np.arange(start + lags, min(stop + lags, n))))
+    for part in cuts(n, size):
+        first = part.start + lags
+        last = part.stop + lags
+        pieces = [carried]
+        if first < n:
+            pieces.append(source.fetch(np.arange(first, min(last, n))))
+        if last > n:
+            pieces.append([array[max(first - n, 0) : last - n] for array in head])
         window = [np.concatenate(arrays) for arrays in zip(*pieces, strict=True)]
         del pieces
         carried = [array[-lags:].copy() for array in window]
-        yield start, window
+        yield part.start, window
         del window
 
 
-def _parts(start: int, stop: int, lags: int, ends: int | None) -> list[Part]:
-    """The rows start..stop−1 in parts of about PAIR_CHUNK pairs."""
+def _parts(
+    start: int, stop: int, lags: int, ends: int | None
+) -> Iterator[tuple[int, int, int]]:
+    """The rows start..stop−1 in parts of about PAIR_CHUNK pairs: the first, the last + 1, and
+    the lags that are needed.
+    """
     size = max(STEP, PAIR_CHUNK // lags // STEP * STEP)
-    parts = []
-    for a in range(start, stop, size):
-        b = min(a + size, stop)
+    for part in cuts(stop, size, start):
         needed = lags
         if ends is not None:
-            # The largest lag that stays before the next multiple of `ends`, for any of the rows
-            # a..b−1.
-            needed = min(
-                lags, ends - 1 if a // ends != (b - 1) // ends else ends - 1 - a % ends
-            )
+            # The largest lag that stays before the next multiple of `ends`, for any of the
+            # rows.
+            first = part.start % ends
+            inside = first + part.stop - part.start <= ends
+            needed = min(lags, ends - 1 - first if inside else ends - 1)
         if needed:
-            parts.append(Part(a - start, b - start, needed))
-    return parts
+            yield part.start, part.stop, needed

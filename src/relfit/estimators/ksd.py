@@ -31,7 +31,7 @@ from relfit.estimators.base import (
 )
 from relfit.estimators.groups import Members, between_group_sums, row_orders, summed_by_group
 from relfit.estimators.kernel import centre_of, shifted
-from relfit.estimators.pairkernel import BandValues, PairKernel, SteinTerms
+from relfit.estimators.pairkernel import ROW_BY_ROW, Layout, PairKernel, SteinTerms
 from relfit.estimators.sums import KernelSums, kernel_sums
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import Psi, centred
@@ -136,7 +136,7 @@ class SteinRows:
                 return self.pair_values(a, b)
             key = a.tobytes() + b.tobytes()
             if key not in kept:
-                kept[key] = self.stein.stein_terms(self.at(a), self.at(b))
+                kept[key] = self.stein.stein_terms(self.at(a), self.at(b), ROW_BY_ROW)
             return np.stack(self.stein.stein_of(kept[key]), axis=1)
 
         psi = estimates.psi.reference
@@ -177,9 +177,13 @@ class SteinKind(base.Kind):
 
             n, d = sample.shape
             models = len(densities)
-            return PairSource(
-                n, models, fetch, kernel.stein_pairs, kernel.stein_bands, d * (1 + models)
-            )
+
+            def values(
+                first: Sequence[Array], second: Sequence[Array], layout: Layout
+            ) -> Array:
+                return np.stack(kernel.stein(first, second, layout))
+
+            return PairSource(n, models, fetch, values, d * (1 + models))
 
         return [source(key, sample) for key, sample in samples_of(data).items()]
 
@@ -296,15 +300,13 @@ class Target(SteinKind):
         def fetch(rows: Rows) -> list[Array]:
             return [array for source in each for array in source.fetch(rows)]
 
-        def values(first: Sequence[Array], second: Sequence[Array]) -> Array:
-            return np.hstack([source.pair_values(first[k], second[k]) for source, k in both])
-
-        def band_values(window: Sequence[Array]) -> BandValues:
-            bands = [source.band_values(window[k]) for source, k in both]
-            return lambda part: np.concatenate([band(part) for band in bands])
+        def values(first: Sequence[Array], second: Sequence[Array], layout: Layout) -> Array:
+            return np.concatenate(
+                [source.values(first[k], second[k], layout) for source, k in both]
+            )
 
         width = sum(source.width for source in each)
-        return [PairSource(each[0].rows, len(each), fetch, values, band_values, width)]
+        return [PairSource(each[0].rows, len(each), fetch, values, width)]
 
     def joined(self, each: Sequence[Estimates], *, shared: bool) -> Estimates:
         return side_by_side(each, shared=shared)

@@ -39,7 +39,7 @@ from relfit.estimators.groups import (
     summed_by_group,
 )
 from relfit.estimators.kernel import centre_for, in_parts, shifted
-from relfit.estimators.pairkernel import BandRows, BandValues, PairKernel, Part
+from relfit.estimators.pairkernel import Layout, PairKernel
 from relfit.estimators.sums import KernelSums, kernel_sums
 from relfit.kernels.base import Kernel
 from relfit.util.arrays import Array, Rows, host
@@ -204,18 +204,23 @@ def _alignments(
     return found
 
 
-def pair_values(kernel: Kernel, first: Sequence[Array], second: Sequence[Array]) -> Array:
-    """``h_i = k(x,x') + k(r,r') − k(x,r') − k(x',r)`` for paired rows: (pairs, l).
+def pair_values(
+    kernel: PairKernel, first: Sequence[Array], second: Sequence[Array], layout: Layout
+) -> Array:
+    """``h_i = k(x,x') + k(r,r') − k(x,r') − k(r,x')`` for paired rows: (l, …).
 
     `first` and `second` each hold reference rows and then, for each model, the rows that go
     with them.
     """
     (r, *xs) = first
     (r2, *xs2) = second
-    k = kernel.pairs
-    within = k(r, r2)
-    columns = [k(x, x2) + within - k(x, r2) - k(x2, r) for x, x2 in zip(xs, xs2, strict=True)]
-    return np.stack(columns, axis=1)
+    within = kernel.values(r, r2, layout)
+    h = np.empty((len(xs), *within.shape))
+    for out, x, x2 in zip(h, xs, xs2, strict=True):
+        np.add(kernel.values(x, x2, layout), within, out=out)
+        out -= kernel.values(x, r2, layout)
+        out -= kernel.values(r, x2, layout)
+    return h
 
 
 def _second_order(
@@ -351,9 +356,8 @@ class Samples(Kind):
 
         n = len(data.reference)
         width = self.width(data, settings.dependence)
-        values = partial(pair_values, kernel)
-        band_values = partial(mmd_band_values, kernel)
-        return [PairSource(n, len(data.samples), fetch, values, band_values, width)]
+        values = partial(pair_values, PairKernel(kernel))
+        return [PairSource(n, len(data.samples), fetch, values, width)]
 
     def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
         estimates = complete(
@@ -397,21 +401,3 @@ class Samples(Kind):
 
     def right_hand_sides(self, data: Data) -> int:
         return 0
-
-
-def mmd_band_values(kernel: Kernel, window: Sequence[Array]) -> BandValues:
-    """``h_i = k(x,x') + k(r,r') − k(x,r') − k(x',r)`` in a window of the reference's rows,
-    then each model's.
-    """
-    reference, *models = (BandRows(kernel, rows) for rows in window)
-
-    def values(part: Part) -> Array:
-        within = reference.values(reference, part)
-        h = np.empty((len(models), *within.shape))
-        for out, x in zip(h, models, strict=True):
-            np.add(x.values(x, part), within, out=out)
-            out -= x.values(reference, part)
-            out -= reference.values(x, part)
-        return h
-
-    return values
