@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -194,16 +195,8 @@ class SteinKind(base.Kind):
         in a file where memory is bounded.
         """
         for key, x in samples_of(data).items():
-            yield (
-                key,
-                x,
-                [
-                    scores_of(name, density, x)
-                    if settings.folder is None
-                    else stored_scores(name, density, x, settings.folder)
-                    for name, density in self.densities(data, key).items()
-                ],
-            )
+            densities = self.densities(data, key).items()
+            yield key, x, [all_scores(*each, x, settings.folder) for each in densities]
 
     def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
         # The seed gives the same pairs for all models of a size: rows from common random
@@ -241,6 +234,13 @@ class Densities(SteinKind):
                 f'none, use "independent"'
             )
         check_continuous("reference", data.reference)
+
+
+def all_scores(name: str, density: Density, x: Array, folder: Path | None) -> Array:
+    """The scores at all rows: in memory, or in a file where memory is bounded."""
+    if folder is None:
+        return scores_of(name, density, x)
+    return stored_scores(name, density, x, folder)
 
 
 def check_continuous(argument: str, rows: Array) -> None:
