@@ -117,9 +117,9 @@ def test_stein_values_are_the_same_in_every_layout(name, d, seed, n):
 
 
 def test_a_gaussian_takes_one_product():
-    """Products with φ alone: 1, x, and v and c of every model."""
-    right, _ = PairKernel(Gaussian(1.0)).stein_columns(np.ones((4, 3)), [np.ones((4, 3))] * 2)
-    assert {w: columns.shape for w, columns in right.items()} == {"phi": (4, 1 + 3 + 2 + 6)}
+    """Products with φ alone: 1, x, ‖x‖², and s and s·x of every model."""
+    right = PairKernel(Gaussian(1.0)).stein_columns(np.ones((4, 3)), [np.ones((4, 3))] * 2)
+    assert {w: columns.shape for w, columns in right.items()} == {"phi": (4, 1 + 3 + 1 + 2 + 6)}
 
 
 def test_values_of_a_matrix_are_looked_up():

@@ -267,117 +267,69 @@ class PairKernel:
             )
         return {"phi": ones}, lambda products: products["phi"]
 
-    def stein_columns(
-        self, x: Array, scores: Sequence[Array]
-    ) -> tuple[dict[Weight, Array], RowSums]:
-        """Columns R of every weight, and the row sums Σ_b u_i(x_a, y_b) (n, l) given W(x, y)
-        @ R(y), without w.
+    def stein_columns(self, x: Array, scores: Sequence[Array]) -> dict[Weight, Array]:
+        """Columns R of every weight, whose products with the kernel matrices `stein_sums`
+        takes. They do not depend on the length of the kernel.
 
-        With e = x·s' + s·x' − x·s − x'·s', which is bilinear in [1, x, s, x·s], u = φ s·s' +
-        φ'(2e − 2d) − 4r²φ''. Where φ' = −γφ, as for a Gaussian, everything is φ times a
-        bilinear form: with v = s − 2γx and c = 2γ s·x − 4γ²‖x‖² + dγ, ``u = φ (v·v' + 4γ²
-        x·x' + c + c')``, which takes φ @ [1, x, c_i, v_i] alone.
+        Where φ' = −γφ, as for a Gaussian, every product follows from φ @ [1, x, x·s_i, s_i,
+        ‖x‖²].
         """
         plain = self.kernel.untilted
         if isinstance(plain, Together):
-            return _columns_together(plain.kernels, x, scores)
-        d = x.shape[1]
+            each = PairKernel(plain.kernels[0]).stein_columns(x, scores)
+            names: Any = [(k, w) for k in range(len(plain.kernels)) for w in each]
+            return {name: each[name[1]] for name in names}
         arrays = library(x)
         one = arrays.ones_like(x[:, :1])
-        gamma = decay_rate(plain)
-        if gamma is not None:
-            drift = 2.0 * gamma * x
-            shared = d * gamma - 4.0 * gamma**2 * row_products(x, x)
-            v = [s - drift for s in scores]
-            c = [2.0 * gamma * row_products(s, x) + shared for s in scores]
-            right: dict[Weight, Array] = {
-                "phi": arrays.hstack([one, x, arrays.stack(c, axis=1), *v])
-            }
-
-            def gaussian(products: Mapping[Weight, Array]) -> Array:
-                sums = _bilinear_sums(products["phi"], d, c, v)
-                shared = 4.0 * gamma**2 * row_products(x, products["phi"][:, 1 : 1 + d])
-                return sums + shared[:, None]
-
-            return right, gaussian
-
-        c = [-row_products(x, s) for s in scores]
+        along = arrays.stack([row_products(x, s) for s in scores], axis=1)
+        columns = [one, x, along, *scores]
+        if decay_rate(plain) is not None:
+            return {"phi": arrays.hstack([*columns, row_products(x, x)[:, None]])}
         vectors = arrays.hstack(list(scores))
-        dphi = arrays.hstack([one, x, arrays.stack(c, axis=1), vectors])
+        return {"phi": vectors, "dphi": arrays.hstack(columns), "r2ddphi": one}
 
-        def radial(products: Mapping[Weight, Array]) -> Array:
-            slopes = products["dphi"]
-            at_x = slopes[:, 1 : 1 + d]
-            trace = -2.0 * d * slopes[:, 0] - 4.0 * products["r2ddphi"][:, 0]
-            sums = 2.0 * _bilinear_sums(slopes, d, c, [x] * len(c)) + trace[:, None]
-            phi = arrays.hsplit(products["phi"], len(c))
-            own = [
-                row_products(s, part + 2.0 * at_x) for s, part in zip(scores, phi, strict=True)
+    def stein_sums(
+        self, x: Array, scores: Sequence[Array], products: Mapping[Any, Array]
+    ) -> Array:
+        """The row sums Σ_b u_i(x_a, x_b), (n, l), or (n, k, l) of k kernels, given W(x, y) @
+        R(y), without w.
+
+        With e = x·s' + s·x' − x·s − x'·s', which is bilinear in [1, x, s, x·s], u = φ s·s' +
+        2φ'e − 2dφ' − 4r²φ''.
+        """
+        plain = self.kernel.untilted
+        arrays = library(x)
+        if isinstance(plain, Together):
+            each = [
+                PairKernel(kernel).stein_sums(
+                    x, scores, {w: part for (j, w), part in products.items() if j == k}
+                )
+                for k, kernel in enumerate(plain.kernels)
             ]
-            return cast(Array, sums + arrays.stack(own, axis=1))
-
-        return {"phi": vectors, "dphi": dphi, "r2ddphi": one}, radial
-
-
-def side_by_side(
-    each: Sequence[tuple[dict[Weight, Array], RowSums]],
-) -> tuple[dict[Weight, Array], RowSums]:
-    """The columns of one model after another, and their sums (n, l)."""
-
-    def finish(products: Mapping[Weight, Array]) -> Array:
-        arrays = library(next(iter(products.values())))
-        split = {w: arrays.hsplit(product, len(each)) for w, product in products.items()}
-        sums = [
-            finish_one({w: part[i] for w, part in split.items()})
-            for i, (_, finish_one) in enumerate(each)
-        ]
-        return cast(Array, arrays.hstack(sums))
-
-    return {
-        w: library(matrix).hstack([right[w] for right, _ in each])
-        for w, matrix in each[0][0].items()
-    }, finish
-
-
-def _columns_together(
-    kernels: Sequence[Kernel], x: Array, scores: Sequence[Array]
-) -> tuple[dict[Any, Array], RowSums]:
-    """Columns that do not depend on the length of the kernel, and the row sums (n, k, l) of
-    all k kernels.
-    """
-    each = [PairKernel(kernel).stein_columns(x, scores) for kernel in kernels]
-    rates = [decay_rate(kernel) for kernel in kernels]
-    right: dict[Any, Array] = {}
-    if None in rates:
-        for k in range(len(kernels)):
-            right |= {(k, weight): matrix for weight, matrix in each[0][0].items()}
-    else:
-        slopes = np.stack([row_products(s, x) for s in scores], axis=1)
-        one = np.ones((len(x), 1))
-        columns = np.hstack([one, x, row_products(x, x)[:, None], slopes, *scores])
-        right = {(k, "phi"): columns for k in range(len(kernels))}
-
-    def finish(products: Mapping[Any, Array]) -> Array:
+            return cast(Array, arrays.stack(each, axis=1))
+        d = x.shape[1]
+        first = 1 + d + len(scores)
+        last = first + d * len(scores)
+        phi = products["phi"]
+        gamma = decay_rate(plain)
+        if gamma is None:
+            dphi = products["dphi"]
+            r2ddphi = products["r2ddphi"][:, 0]
+        else:
+            dphi = -gamma * phi[:, :last]
+            r2 = row_products(x, x) * phi[:, 0] + phi[:, last]
+            r2ddphi = gamma**2 * (r2 - 2.0 * row_products(x, phi[:, 1 : 1 + d]))
+            phi = phi[:, first:last]
+        at_one = dphi[:, 0]
+        at_x = dphi[:, 1 : 1 + d]
+        trace = -2.0 * d * at_one - 4.0 * r2ddphi
         sums = []
-        for k, (own, finish_one) in enumerate(each):
-            found = {weight: products[k, weight] for weight in own}
-            rate = rates[k]
-            if rate is not None:
-                found["phi"] = _of_rate(found["phi"], rate, x.shape[1], len(scores))
-            sums.append(finish_one(found))
-        return np.stack(sums, axis=1)
-
-    return right, finish
-
-
-def _of_rate(product: Array, gamma: float, d: int, models: int) -> Array:
-    """W @ [1, x, c_i, v_i] of a Gaussian, from W @ [1, x, ‖x‖², s_i·x, s_i]."""
-    one, x, squares, slopes, scores = np.split(
-        product, np.cumsum([1, d, 1, models]).tolist(), axis=1
-    )
-    c = 2.0 * gamma * slopes + d * gamma * one - 4.0 * gamma**2 * squares
-    v = scores - 2.0 * gamma * np.tile(x, models)
-    return np.hstack([one, x, c, v])
+        for i, s in enumerate(scores):
+            own = slice(i * d, (i + 1) * d)
+            slopes = row_products(x, dphi[:, first:last][:, own]) + row_products(s, at_x)
+            slopes = slopes - row_products(x, s) * at_one - dphi[:, 1 + d + i]
+            sums.append(row_products(s, phi[:, own]) + 2.0 * slopes + trace)
+        return cast(Array, arrays.stack(sums, axis=1))
 
 
 def decay_rate(kernel: Kernel) -> float | None:
@@ -411,19 +363,3 @@ def squared_distances(x: Array, y: Array, length: float) -> Array:
         gap = a[first[part]] - b[second[part]]
         squares[first[part], second[part]] = row_products(gap, gap)
     return np.asarray(squares)
-
-
-def _bilinear_sums(product: Array, d: int, c: Sequence[Array], left: Sequence[Array]) -> Array:
-    """Σ_b W(x_a, y_b) (left_i·right_i + c_i + c_i') of every model (n, l), from W @ [1, x,
-    c_1.., right_1..].
-    """
-    arrays = library(product)
-    models = len(c)
-    at_one = product[:, 0]
-    at_c = product[:, 1 + d : 1 + d + models]
-    at_right = arrays.hsplit(product[:, 1 + d + models :], models)
-    sums = [
-        row_products(a, part) + own * at_one
-        for a, part, own in zip(left, at_right, c, strict=True)
-    ]
-    return cast(Array, arrays.stack(sums, axis=1) + at_c)

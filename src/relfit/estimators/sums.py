@@ -19,10 +19,10 @@ from scipy.linalg import qr, solve_triangular
 from relfit.compute.backend import Backend, Job, Points, Products
 from relfit.compute.reduce import Patch, Runtime, Sums, kernel_key, matrix_sums
 from relfit.estimators.kernel import shifted
-from relfit.estimators.pairkernel import PairKernel, RowSums, side_by_side
+from relfit.estimators.pairkernel import PairKernel, RowSums
 from relfit.kernels.base import Kernel, Weight
 from relfit.kernels.composite import Squared
-from relfit.util.arrays import Array
+from relfit.util.arrays import Array, library
 
 # Columns count as dependent only if every row is reproduced to within this fraction of the
 # column's size.
@@ -156,12 +156,22 @@ class KernelSums:
         else:
             scores = [s[rows] for s in sources[which + 1 : which + 1 + self.models]]
             x, *scores = map(backend.array, (x, *stein.tilted_scores(x, *scores)))
-            if weighted:
-                # Each model weights the rows in its own way, so that they have no columns in
-                # common.
-                right, finish = side_by_side([stein.stein_columns(x, [s]) for s in scores])
-            else:
-                right, finish = stein.stein_columns(x, scores)
+            # Where each model weights the rows in its own way, they have no columns in common.
+            each = [[s] for s in scores] if weighted else [scores]
+            arrays = library(x)
+            right, *more = [stein.stein_columns(x, own) for own in each]
+            if more:
+                apart = (right, *more)
+                right = {w: arrays.hstack([own[w] for own in apart]) for w in right}
+
+            def finish(products: Mapping[Weight, Array]) -> Array:
+                split = {w: arrays.hsplit(part, len(each)) for w, part in products.items()}
+                sums = [
+                    stein.stein_sums(x, own, {w: part[i] for w, part in split.items()})
+                    for i, own in enumerate(each)
+                ]
+                return sums[0] if len(sums) == 1 else arrays.hstack(sums)
+
         given = over.get(which)
         own = None if given is None else backend.array(given[rows])
 
