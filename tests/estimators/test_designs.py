@@ -37,9 +37,8 @@ def cyclic_pairs(n, lags):
 
 @pytest.mark.parametrize(("n", "lags"), [(7, 1), (7, 3), (20, 4), (21, 10), (100, 30)])
 def test_cyclic_design_by_a_plain_loop(n, lags, rng, monkeypatch):
-    """Windows shorter than the lags, slices and parts of a few rows: nothing of that changes a number."""
+    """Windows shorter than the lags, and parts of a few rows: nothing of that changes a number."""
     monkeypatch.setattr(designs, "WINDOW_ROWS", 9)
-    monkeypatch.setattr(designs, "SLICE_ROWS", 4)
     monkeypatch.setattr(designs, "PAIR_CHUNK", 16)
     h = random_table(rng, 2, n)
     sums, values = np.zeros((n, 2)), []
@@ -97,7 +96,6 @@ def test_the_covariance_of_regular_designs_is_unbiased(n, pairs):
 @pytest.mark.parametrize(("size", "blocks"), [(2, 6), (3, 4), (5, 2), (12, 3)])
 def test_block_values_by_a_plain_loop(size, blocks, rng, monkeypatch):
     monkeypatch.setattr(designs, "WINDOW_ROWS", 16)
-    monkeypatch.setattr(designs, "SLICE_ROWS", 8)
     monkeypatch.setattr(designs, "PAIR_CHUNK", 24)
     h = random_table(rng, 2, size * blocks)
     each = []

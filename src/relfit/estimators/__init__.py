@@ -16,8 +16,8 @@ from relfit.estimators.designs import Block, Incomplete, Linear
 from relfit.estimators.kernel import column_notes
 from relfit.estimators.ksd import Densities, Target
 from relfit.estimators.landmarks import Landmarks
-from relfit.estimators.likelihood import Likelihood
 from relfit.estimators.locations import at_locations, sizes_left
+from relfit.estimators.losses import Likelihood
 from relfit.estimators.mmd import Samples
 from relfit.stats.close import CloseLaw
 from relfit.stats.joint import NEAR_DEGENERATE, ROUNDING, JointEstimate, Psi, in_blocks

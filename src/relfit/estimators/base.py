@@ -7,7 +7,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -106,13 +105,13 @@ class Estimates:
         """(l,) ρ_i = S2_ii/V_ii; V holds the second-order part twice."""
         if self.second_order is None:
             return None
-        variance = np.diag(self.projection)
-        return np.divide(
-            self.second_order_variances,
-            variance,
-            out=np.zeros(len(variance)),
-            where=variance > 0.0,
-        )
+        return ratio(self.second_order_variances, np.diag(self.projection))
+
+
+def ratio(numerator: Array, denominator: Array) -> Array:
+    """Numerators over denominators, 0 where these are not above 0."""
+    none = np.zeros(np.shape(denominator))
+    return np.divide(numerator, denominator, out=none, where=denominator > 0.0)
 
 
 def joint_psi(reference: Array, models: Sequence[Array], dependence: Dependence) -> Psi:
@@ -168,7 +167,12 @@ def second_order(
     def centred_values(a: Rows, b: Rows, h: Array) -> Array:
         return np.asarray(h - (psi[a] + psi[b]) / 2.0 - estimates)
 
-    a, b, some = _random_pairs(n, seed)
+    # The same for all models of a size.
+    rng = stream(seed, "second order")
+    count = min(PAIRS_PER_ROW * n, MOST_PAIRS)
+    a = rng.integers(n, size=count)
+    b = (a + rng.integers(1, n, size=count)) % n
+    some = rng.choice(n, size=min(n, COMPONENT_ROWS), replace=False)
     h = at(a, b)
     plain = np.cov(h.T).reshape(models, models) / (n * (n - 1) / 2)
     pairs = centred_values(a, b, h)
@@ -182,17 +186,6 @@ def second_order(
     return plain, SecondOrderMoments(
         covariance, trace, components(matrices + matrices.transpose(0, 2, 1))
     )
-
-
-@lru_cache(maxsize=4)
-def _random_pairs(n: int, seed: int) -> tuple[Rows, Rows, Rows]:
-    """Pairs of n rows, and rows of which all pairs are taken: the same for models of a size."""
-    rng = stream(seed, "second order")
-    count = min(PAIRS_PER_ROW * n, MOST_PAIRS)
-    a = rng.integers(n, size=count)
-    b = (a + rng.integers(1, n, size=count)) % n
-    some = rng.choice(n, size=min(n, COMPONENT_ROWS), replace=False)
-    return a, b, some
 
 
 def components(matrices: Array) -> float:
@@ -210,9 +203,7 @@ def components(matrices: Array) -> float:
     third = np.einsum("iab,iab->i", matrices @ matrices.transpose(0, 2, 1), matrices) / (
         rows * (rows - 1) * (rows - 2)
     )
-    skewness = np.divide(
-        np.maximum(third, 0.0), second**1.5, out=np.zeros_like(second), where=second > 0.0
-    )
+    skewness = ratio(np.maximum(third, 0.0), second**1.5)
     return float(1.0 / max(skewness.mean(), 1e-3) ** 2)
 
 

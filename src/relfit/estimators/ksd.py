@@ -26,6 +26,7 @@ from relfit.estimators.base import (
     Estimator,
     PairSource,
     SecondOrderMoments,
+    ratio,
     samples_of,
     second_order,
     split_half_discrepancy,
@@ -364,11 +365,7 @@ def side_by_side(each: Sequence[Estimates], *, shared: bool) -> Estimates:
         plain = psi.covariance()
         variances = np.diag(covariance)
         limits = np.minimum(np.diag(plain), variances)
-        scale = np.sqrt(
-            np.divide(
-                limits, np.diag(plain), out=np.zeros(len(each)), where=np.diag(plain) > 0.0
-            )
-        )
+        scale = np.sqrt(ratio(limits, np.diag(plain)))
         covariance = np.outer(scale, scale) * plain + np.diag(variances - limits)
     values = np.concatenate([e.values for e in each])
     second_order = block_diag(*second) if second else None

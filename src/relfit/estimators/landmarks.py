@@ -42,6 +42,7 @@ from relfit.estimators.base import (
     Kind,
     joint_psi,
     pair_count,
+    ratio,
     samples_of,
     split_half_discrepancy,
 )
@@ -283,9 +284,7 @@ def correct_with_residuals(
     # V holds the second-order part twice, and is noisy where it holds nothing else.
     second = estimates.second_order_variances
     variances = np.maximum(np.diag(whole - noise) - second, second)
-    share = float(
-        np.divide(np.diag(noise), variances, out=np.zeros(count), where=variances > 0.0).max()
-    )
+    share = float(ratio(np.diag(noise), variances).max())
     rows = sorted({len(each.residuals) for each in strata})
     drawn = f"{rows[0]:,}" if len(rows) == 1 else f"{rows[0]:,} to {rows[-1]:,}"
     points = "1 landmark" if landmarks == 1 else f"{landmarks:,} landmarks"
@@ -353,10 +352,7 @@ class Trade:
         """What the residual correction would add to the variance with R = 1, as a part of
         it.
         """
-        variances = self.variances
-        parts = np.zeros(len(variances))
-        np.divide(self.residual_variance(count), variances, out=parts, where=variances > 0.0)
-        return float(parts.max())
+        return float(ratio(self.residual_variance(count), self.variances).max())
 
     def added(self, count: int, drawn: int) -> float:
         """What it adds with R = `drawn`; with all rows nothing is left to chance."""
