@@ -288,26 +288,20 @@ def row_means(
     """
     n = len(rows)
     sizes = np.bincount(codes)
-    means = (
-        np.stack([rows[codes == t].mean(axis=0) for t in range(len(sizes))])
-        if len(sizes) > 1
-        else rows.mean(0)[None]
-    )
-    values = np.asarray(weights @ means) if len(sizes) > 1 else means[0]
-    units, unit_codes = (n, codes) if members is None else (int(members.max()) + 1, codes)
+    means = np.stack([rows[codes == t].mean(axis=0) for t in range(len(sizes))])
+    values = np.asarray(weights @ means)
+    units = n if members is None else int(members.max()) + 1
+    unit_codes = codes
     scale = units * weights[codes] / sizes[codes]
     psi = (rows - means[codes]) * scale[:, None]
     if members is not None:
-        total = psi
+        parts = psi
         psi = np.zeros((units, rows.shape[1]))
-        np.add.at(psi, members, total)
-        low, high = np.full((2, units), len(sizes))
-        np.minimum.at(low, members, codes)
-        high = np.zeros(units, dtype=np.intp)
-        np.maximum.at(high, members, codes)
-        if (low != high).any():
+        np.add.at(psi, members, parts)
+        unit_codes = np.zeros(units, dtype=np.intp)
+        unit_codes[members] = codes
+        if (unit_codes[members] != codes).any():
             return values, Psi(psi), None
-        unit_codes = low
     counts = np.bincount(unit_codes, minlength=len(sizes))
     if (counts < 2).any():
         raise InputError(
