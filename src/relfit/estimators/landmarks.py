@@ -31,7 +31,6 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from scipy.linalg import eigh
 
-from relfit.compute.reduce import Runtime
 from relfit.data.load import Data
 from relfit.estimators import ksd, mmd
 from relfit.estimators.base import (
@@ -448,7 +447,10 @@ class Approximation(ABC):
     Attributes:
         smallest: eigenvalues below this fraction of the largest are rounding of the sums.
         plain: the runtime of short work: without progress, in this process.
+        reduction: how kernel values are summed.
     """
+
+    reduction: KernelSums
 
     def __init__(self, settings: EstimateSettings) -> None:
         self.settings = settings
@@ -465,9 +467,29 @@ class Approximation(ABC):
     def estimates(self, count: int, drawn: int, progress: Progress | None) -> Estimates:
         """The estimates with so many landmarks and drawn rows."""
 
-    def reporting(self, progress: Progress | None) -> Runtime:
-        """The runtime that reports its progress to this function."""
-        return replace(self.settings.runtime, progress=progress)
+    def sums(
+        self,
+        samples: Sequence[Sequence[Any]],
+        points: Sequence[Sequence[Any]],
+        weights: Sequence[Array] | None,
+        progress: Progress | None,
+    ) -> list[Array]:
+        """The sums over each sample's rows at its own points, (J, …); with weights of these,
+        the sums over the points at its rows, (n, …).
+
+        Samples and points are rows, with scores at them where the kernels have these.
+        """
+        count = len(samples)
+        width = len(samples[0])
+        sources = [part for each in (*samples, *points) for part in each]
+        matrices = [(width * (count + k), width * k) for k in range(count)]
+        over: dict[int, Array | None] = {rows: None for _, rows in matrices}
+        if weights is not None:
+            matrices = [(rows, at) for at, rows in matrices]
+            over = {at: each for (_, at), each in zip(matrices, weights, strict=True)}
+        runtime = replace(self.settings.runtime, progress=progress)
+        reduction = replace(self.reduction, over=over)
+        return [each.rows for each in kernel_sums(reduction, sources, matrices, runtime)]
 
 
 def approximations(
@@ -530,6 +552,7 @@ class SampleLandmarks(Approximation):
         self.models = len(self.rows) - 1
         self.centre = centre_for(data.reference, settings.kernel)
         self.kernel = settings.kernel.moved(self.centre)
+        self.reduction = KernelSums(self.kernel, self.centre)
         self.paired = settings.dependence == "paired"
         # U-statistics leave out pairs of a row with itself; across samples only where row a
         # goes with row a.
@@ -602,11 +625,17 @@ class SampleLandmarks(Approximation):
         # those of the models it meets.
         where = [np.concatenate([points, at_reference, *at_models])]
         where += [np.concatenate([points, at_reference, x]) for x in at_models]
-        sums = sum(size * len(some) for size, some in zip(self.sizes, where, strict=True))
-        first, second = in_turn(progress, sums, sum(self.sizes) * count)
-        means = self._means(where, first)
+        pairs = sum(size * len(some) for size, some in zip(self.sizes, where, strict=True))
+        first, second = in_turn(progress, pairs, sum(self.sizes) * count)
+        samples = [(x,) for x in self.rows]
+        sums = self.sums(samples, [(some,) for some in where], None, first)
+        means = [each / size for each, size in zip(sums, self.sizes, strict=True)]
+        ours, *theirs = (mean[:count] for mean in means)
+        factor = self.factor(points)
+        weights = [factor @ self._of_reference(ours, theirs)]
+        weights += [factor @ self._of_model(i, ours, x) for i, x in enumerate(theirs, 1)]
+        passed = self.sums(samples, [(points,)] * len(samples), weights, second)
         own = self._own_pairs()
-        passed = self._contributions(points, [mean[:count] for mean in means], second)
         contributions = [np.subtract(x, y, out=x) for x, y in zip(passed, own, strict=True)]
         ends = np.cumsum([count, len(at_reference), *map(len, at_models)])
         here = slice(ends[0], ends[1])
@@ -636,35 +665,6 @@ class SampleLandmarks(Approximation):
             return whole
         nothing = np.zeros(self.models)
         return replace(whole, values=nothing, covariance=np.diag(nothing))
-
-    def _means(self, points: Sequence[Array], progress: Progress | None) -> list[Array]:
-        """The mean of k(x_a, z_j) over the rows of each sample, at points of its own (J,)."""
-        count = len(self.rows)
-        reduction = KernelSums(self.kernel, self.centre, over=dict.fromkeys(range(count)))
-        matrices = [(count + k, k) for k in range(count)]
-        sums = kernel_sums(reduction, (*self.rows, *points), matrices, self.reporting(progress))
-        return [each.rows / size for each, size in zip(sums, self.sizes, strict=True)]
-
-    def _contributions(
-        self, points: Array, means: Sequence[Array], progress: Progress | None
-    ) -> list[Array]:
-        """k_a · w of every row and model, from the samples' means at the landmarks: (n, l),
-        then (m, 1) each.
-        """
-        ours, *theirs = means
-        directions = [self._of_reference(ours, theirs)]
-        directions += [self._of_model(i, ours, x) for i, x in enumerate(theirs, 1)]
-        factor = self.factor(points)
-        count = len(self.rows)
-        reduction = KernelSums(
-            self.kernel,
-            self.centre,
-            over={count + k: factor @ direction for k, direction in enumerate(directions)},
-        )
-        matrices = [(k, count + k) for k in range(count)]
-        sources = (*self.rows, *[points] * count)
-        sums = kernel_sums(reduction, sources, matrices, self.reporting(progress))
-        return [each.rows for each in sums]
 
     def _of_reference(self, ours: Array, theirs: Sequence[Array]) -> Array:
         """(J, l) contributions of reference rows at some points, from the samples' means
@@ -722,6 +722,7 @@ class SteinLandmarks(Approximation):
         self.size = len(x) if n is None else n
         self.models = len(scores)
         self.numbers = int(x.shape[1]) * (1 + self.models)
+        self.reduction = KernelSums(self.rows.kernel, self.rows.centre, self.models)
 
     def factors(self, points: Sequence[Array]) -> Iterator[NystroemFactor]:
         """That of the landmarks' Stein matrix for each model, one matrix at a time."""
@@ -770,13 +771,20 @@ class SteinLandmarks(Approximation):
         landmarks = self.order[:count]
         both = np.concatenate([landmarks, drawn_rows])
         first, second = in_turn(progress, len(both), count)
+        every = [self.rows.x, *self.rows.scores]
+
+        def sums(rows: Rows, weights: Array | None, report: Progress | None) -> Array:
+            points = [host(part[rows]) for part in every]
+            own = None if weights is None else [weights]
+            return self.sums([every], [points], own, report)[0]
+
         # With the factor n/(n−1) of U-statistics.
-        means = self._sums(both, None, first) / (n - 1)
+        means = sums(both, None, first) / (n - 1)
         factors = self.factors(self.rows.at(landmarks))
         directions = [
             factor @ mean for factor, mean in zip(factors, means[:count].T, strict=True)
         ]
-        g = self._sums(landmarks, np.stack(directions, axis=1), second) - diagonal / (n - 1)
+        g = sums(landmarks, np.stack(directions, axis=1), second) - diagonal / (n - 1)
         found = g[drawn_rows]
         exact = means[count:] - diagonal[drawn_rows] / (n - 1)
         factor = (n - 1) / (n - 2)
@@ -790,18 +798,6 @@ class SteinLandmarks(Approximation):
         estimates = Estimates(values, ksd.jackknife(g), yardstick=yardstick)
         estimates = self.rows.with_second_order(estimates, seed)
         return correct_with_residuals(estimates, [stratum], count)
-
-    def _sums(self, rows: Rows, weights: Array | None, progress: Progress | None) -> Array:
-        """Σ_a u_i(z_j, x_a) of points and all rows, or of every row with weighted points."""
-        parts = [self.rows.x, *self.rows.scores]
-        sources = (*parts, *(host(part[rows]) for part in parts))
-        points = 1 + self.models
-        matrix = (points, 0) if weights is None else (0, points)
-        reduction = KernelSums(
-            self.rows.kernel, self.rows.centre, self.models, over={matrix[1]: weights}
-        )
-        [sums] = kernel_sums(reduction, sources, [matrix], self.reporting(progress))
-        return sums.rows
 
 
 def _sample_proportional_to_size(
