@@ -86,11 +86,11 @@ class Linear(PairDesign):
         pairs = source.rows // 2
         size = max(STEP, min(PAIR_CHUNK, runtime.memory // (_WINDOW_BYTES * source.width)))
         parts = []
-        for start in range(0, pairs, size):
-            first = 2 * np.arange(start, min(start + size, pairs))
+        for part in cuts(pairs, size):
+            first = 2 * np.arange(part.start, part.stop)
             parts.append(source.values_between(first, first + 1))
             if runtime.progress is not None:
-                runtime.progress(start + len(first), pairs)
+                runtime.progress(part.stop, pairs)
         h = np.concatenate(parts)
         values = h.mean(axis=0)
         odd = (

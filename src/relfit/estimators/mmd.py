@@ -127,12 +127,9 @@ def complete(
         (float(k.mean()) - float(x.mean)) / size
         for k, x, size in zip(diagonals, (ours, *theirs), sizes, strict=True)
     ]
-    within = [_squares_within(*each) for each in zip(inner, diagonals, strict=True)]
-    between = [_squares_across(each) for each in across]
-    biased, unbiased = (
-        _second_order([each[k] for each in within], [each[k] for each in between], sizes)
-        for k in range(2)
-    )
+    within = np.array([_squares_within(*each) for each in zip(inner, diagonals, strict=True)])
+    between = np.array([_squares_across(each) for each in across])
+    biased, unbiased = (_second_order(within[:, k], between[:, k], sizes) for k in range(2))
     some = host(shifted(reference[:_COMPONENT_ROWS], centre))
     quadratic = SecondOrderMoments(
         unbiased,
@@ -223,9 +220,7 @@ def pair_values(
     return h
 
 
-def _second_order(
-    within: Sequence[float], across: Sequence[float], sizes: Sequence[int]
-) -> Array:
+def _second_order(within: Array, across: Array, sizes: Sequence[int]) -> Array:
     """``S2_ij = 2ζ_rr/(n(n−1)) + 1{i=j}[2ζ_xx/(m(m−1)) + 4ζ_xr/(nm)]`` (l, l), for
     independent samples.
 
@@ -235,7 +230,7 @@ def _second_order(
         2.0 * zeta / (n * (n - 1)) for zeta, n in zip(within, sizes, strict=True)
     )
     cross = [4.0 * zeta / (sizes[0] * m) for zeta, m in zip(across, sizes[1:], strict=True)]
-    return reference + np.diag(np.add(models, cross))
+    return np.asarray(reference + np.diag(np.add(models, cross)))
 
 
 def _squares_within(sums: Sums, diagonal: Array) -> tuple[float, float]:
