@@ -159,9 +159,9 @@ class KernelSums:
             # Where each model weights the rows in its own way, they have no columns in common.
             each = [[s] for s in scores] if weighted else [scores]
             arrays = library(x)
-            right, *more = [stein.stein_columns(x, own) for own in each]
-            if more:
-                apart = (right, *more)
+            apart = [stein.stein_columns(x, own) for own in each if which in over]
+            right = apart[0] if apart else {}
+            if len(apart) > 1:
                 right = {w: arrays.hstack([own[w] for own in apart]) for w in right}
 
             def finish(products: Mapping[Weight, Array]) -> Array:
