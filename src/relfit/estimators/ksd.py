@@ -138,7 +138,8 @@ class SteinRows:
                 return self.pair_values(a, b)
             key = a.tobytes() + b.tobytes()
             if key not in kept:
-                kept[key] = self.stein.stein_terms(self.at(a), self.at(b), ROW_BY_ROW)
+                terms = self.stein.stein_terms(self.at(a), self.at(b), ROW_BY_ROW)
+                kept[key] = terms._replace(models=list(terms.models))
             return np.stack(self.stein.stein_of(kept[key]), axis=1)
 
         psi = estimates.psi.reference

@@ -15,7 +15,7 @@ of u follow from the products.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
@@ -152,15 +152,14 @@ ROW_BY_ROW = RowByRow()
 
 
 class SteinTerms(NamedTuple):
-    """Of pairs of rows with d columns: r², the s·s' and (x − x')·(s' − s) of each model, and
-    the weight of each pair, if there is one.
+    """Of pairs of rows with d columns: r², the weight of each pair, if there is one, and s·s'
+    and (x − x')·(s' − s) of one model after another.
     """
 
     columns: int
     squares: Array
-    products: list[Array]
-    slopes: list[Array]
     weight: Array | None
+    models: Iterable[tuple[Array, Array]]
 
 
 @dataclass(frozen=True)
@@ -223,13 +222,12 @@ class PairKernel:
         """What `stein_of` needs of pairs: it is the same for every length."""
         x = first[0]
         y = second[0]
-        both = list(zip(self.tilted_scores(*first), self.tilted_scores(*second), strict=True))
+        both = zip(self.tilted_scores(*first), self.tilted_scores(*second), strict=True)
         return SteinTerms(
             x.shape[1],
             layout.squares(x, y, self.kernel.length),
-            [layout.products(s, t) for s, t in both],
-            [layout.slopes(x, y, s, t) for s, t in both],
             self._tilt(x, y, layout),
+            ((layout.products(s, t), layout.slopes(x, y, s, t)) for s, t in both),
         )
 
     def stein_of(self, terms: SteinTerms) -> list[Array]:
@@ -239,8 +237,7 @@ class PairKernel:
             phi, dphi, r2ddphi = (terms.weight * each for each in (phi, dphi, r2ddphi))
         trace = -2.0 * terms.columns * dphi - 4.0 * r2ddphi
         dphi = 2.0 * dphi
-        both = zip(terms.products, terms.slopes, strict=True)
-        return [phi * s + dphi * slope + trace for s, slope in both]
+        return [phi * product + dphi * slope + trace for product, slope in terms.models]
 
     def stein_pairs(self, first: Sequence[Array], second: Sequence[Array]) -> Array:
         """u_i(x_a, y_a) row by row: (n, l)."""
