@@ -42,8 +42,7 @@ _HOMES = {
     "relfit.estimators.designs": ("Block", "Incomplete", "Linear"),
     "relfit.estimators.landmarks": ("Landmarks",),
     "relfit.estimators.locations": ("FSSD", "UME"),
-    "relfit.estimators.likelihood": ("from_elpd",),
-    "relfit.estimators.losses": ("from_losses",),
+    "relfit.estimators.losses": ("from_elpd", "from_losses"),
     "relfit.kernels.composite": ("Collection", "Decay", "MultiScale", "Select", "Tilted"),
     "relfit.kernels.custom": ("Precomputed", "Radial"),
     "relfit.kernels.standard": ("IMQ", "Gaussian", "Matern", "Polynomial", "RationalQuadratic"),
@@ -86,9 +85,8 @@ if TYPE_CHECKING:
     from relfit.estimators.base import KSD, MMD, Complete, LogLikelihood
     from relfit.estimators.designs import Block, Incomplete, Linear
     from relfit.estimators.landmarks import Landmarks
-    from relfit.estimators.likelihood import from_elpd
     from relfit.estimators.locations import FSSD, UME
-    from relfit.estimators.losses import from_losses
+    from relfit.estimators.losses import from_elpd, from_losses
     from relfit.kernels.composite import Collection, Decay, MultiScale, Select, Tilted
     from relfit.kernels.custom import Precomputed, Radial
     from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic

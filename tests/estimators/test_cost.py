@@ -5,7 +5,7 @@ import pytest
 
 import relfit
 from relfit.data.load import load
-from relfit.estimators import cost, landmarks
+from relfit.estimators import KINDS, cost, landmarks
 from relfit.estimators.base import Complete, EstimateSettings
 from relfit.estimators.landmarks import Landmarks
 from relfit.kernels.standard import Gaussian
@@ -61,10 +61,10 @@ def test_the_forecast_of_the_automatic_choice_is_the_count(kind, monkeypatch):
     models = {"a": density, "b": relfit.Density(score=lambda x: 0.1 - x)} if kind == "densities" else {"a": a, "b": b}
     reference = density if kind == "target" else data
     settings = EstimateSettings(Gaussian(2.0), Landmarks(), "independent", 0, Compute().runtime(None))
-    trades = landmarks.trades(load(reference, models, seed=0), settings)
+    trades = landmarks.trades(KINDS[kind], load(reference, models, seed=0), settings)
     values = sum(trade.values(*landmarks.chosen_sizes(Landmarks(), trade)) for trade in trades)
     done = []
-    sums = landmarks.matrix_sums
+    sums = landmarks.kernel_sums
 
     def counting(reduction, sources, matrices, runtime):
         sizes = [len(rows) for rows in sources]
@@ -73,7 +73,7 @@ def test_the_forecast_of_the_automatic_choice_is_the_count(kind, monkeypatch):
         done.append(sum(sizes[i] * sizes[j] for i, j in pairs))
         return sums(reduction, sources, matrices, runtime)
 
-    monkeypatch.setattr(landmarks, "matrix_sums", counting)
+    monkeypatch.setattr(landmarks, "kernel_sums", counting)
     relfit.compare(reference, models, kernel=Gaussian(2.0), estimator="landmarks", rng=0)
     assert len(done) == 2 * len(trades)
     assert values == pytest.approx(sum(done), rel=0.01)
@@ -90,7 +90,7 @@ def automatic(rows, **options):
 def test_auto_does_not_lose_a_fifth_of_the_variance():
     """D15: 158% more variance. Independent columns with KID's kernel need as many landmarks as rows."""
     rows = problem(1024, 6000)
-    (trade,) = landmarks.trades(load(rows[0], {"a": rows[1], "b": rows[2]}, seed=0), _kid())
+    (trade,) = landmarks.trades(KINDS["samples"], load(rows[0], {"a": rows[1], "b": rows[2]}, seed=0), _kid())
     lost = trade.added(*landmarks.chosen_sizes(Landmarks(), trade))
     chosen = automatic(rows, preset="kid")
     assert lost > cost.LARGEST_ADDED

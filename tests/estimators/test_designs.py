@@ -15,24 +15,15 @@ from relfit.stats.joint import Psi, centred, positive_part
 RUNTIME = Runtime()
 
 
-def band_source(rows, models, fetch, band_values):
-    """Rows for designs that take windows of them; none of these evaluates single pairs."""
-    return PairSource(rows, models, fetch, None, band_values)
-
-
 def table_source(h):
     """Rows 0..n−1 of a symmetric table h (n, n) for each model: h (l, n, n)."""
 
-    def values(window):
+    def values(window, _, band):
         rows = window[0][:, 0].astype(int)
+        a = np.arange(len(rows) - band.lags)[:, None]
+        return h[:, rows[a], rows[a + np.arange(1, band.lags + 1)]]
 
-        def of(part):
-            a = np.arange(part.first, part.last)[:, None]
-            return h[:, rows[a], rows[a + np.arange(1, part.lags + 1)]]
-
-        return of
-
-    return band_source(h.shape[1], len(h), lambda rows: [rows[:, None].astype(float)], values)
+    return PairSource(h.shape[1], len(h), lambda rows: [rows[:, None].astype(float)], values)
 
 
 def random_table(rng, models, n):
@@ -46,9 +37,8 @@ def cyclic_pairs(n, lags):
 
 @pytest.mark.parametrize(("n", "lags"), [(7, 1), (7, 3), (20, 4), (21, 10), (100, 30)])
 def test_cyclic_design_by_a_plain_loop(n, lags, rng, monkeypatch):
-    """Windows shorter than the lags, slices and parts of a few rows: nothing of that changes a number."""
+    """Windows shorter than the lags, and parts of a few rows: nothing of that changes a number."""
     monkeypatch.setattr(designs, "WINDOW_ROWS", 9)
-    monkeypatch.setattr(designs, "SLICE_ROWS", 4)
     monkeypatch.setattr(designs, "PAIR_CHUNK", 16)
     h = random_table(rng, 2, n)
     sums, values = np.zeros((n, 2)), []
@@ -69,7 +59,8 @@ def test_all_lags_of_an_odd_number_of_rows_are_the_complete_estimate(rng):
     n = 31
     x = rng.normal(size=(n, 2))
     scores = [rng.normal(size=(n, 2)) for _ in range(2)]
-    source = band_source(n, 2, lambda rows: [x[rows], *(s[rows] for s in scores)], PairKernel(IMQ()).stein_bands)
+    stein = PairKernel(IMQ()).stein
+    source = PairSource(n, 2, lambda rows: [x[rows], *(s[rows] for s in scores)], lambda *a: np.stack(stein(*a)))
     got = designs.incomplete(source, 15, RUNTIME)
     values, g = dense.ksd(x, scores, IMQ())
     np.testing.assert_allclose(got.values, values, atol=1e-13)
@@ -105,7 +96,6 @@ def test_the_covariance_of_regular_designs_is_unbiased(n, pairs):
 @pytest.mark.parametrize(("size", "blocks"), [(2, 6), (3, 4), (5, 2), (12, 3)])
 def test_block_values_by_a_plain_loop(size, blocks, rng, monkeypatch):
     monkeypatch.setattr(designs, "WINDOW_ROWS", 16)
-    monkeypatch.setattr(designs, "SLICE_ROWS", 8)
     monkeypatch.setattr(designs, "PAIR_CHUNK", 24)
     h = random_table(rng, 2, size * blocks)
     each = []
@@ -126,8 +116,7 @@ def test_every_row_is_fetched_once(n, monkeypatch):
         fetched.extend(rows)
         return [rows[:, None].astype(float)]
 
-    source = band_source(n, 1, fetch, lambda window: lambda part: np.zeros((1, part.last - part.first, part.lags)))
-    held = [(start, window[0][:, 0]) for start, window in designs.windows(source, 2)]
+    held = [(start, window[0][:, 0]) for start, window in designs.windows(PairSource(n, 1, fetch, None), 2)]
     assert sorted(fetched) == list(range(n))
     for start, rows in held:
         np.testing.assert_array_equal(rows, np.arange(start, start + len(rows)) % n)

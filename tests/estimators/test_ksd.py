@@ -4,7 +4,9 @@ from oracle import dense
 
 from relfit.compute.reduce import Runtime
 from relfit.estimators import ksd
+from relfit.estimators.ksd import autocorrelation_time, chain_ksd
 from relfit.estimators.pairkernel import PairKernel
+from relfit.estimators.sums import independent_columns
 from relfit.kernels.composite import MultiScale
 from relfit.kernels.standard import IMQ, Gaussian, Matern, RationalQuadratic
 
@@ -77,3 +79,63 @@ def test_related_models_give_the_same_answer_as_one_by_one(kernel):
         u = complete(x, [s], kernel)
         assert together.values[k] == pytest.approx(u.values[0], abs=1e-11)
         np.testing.assert_allclose(together.psi.reference[:, k], u.psi.reference[:, 0], atol=1e-10)
+
+
+def test_combinations_of_few_columns_are_found(rng):
+    basis = rng.normal(size=(900, 5))
+    matrix = np.hstack([basis, basis @ rng.normal(size=(5, 30)) * 10.0 ** rng.integers(-8, 8, size=30)])
+    got = independent_columns(matrix)
+    assert got.basis.shape == (900, 5)
+    kernel = rng.random((40, 900))
+    size = np.abs(matrix).max(axis=0)
+    np.testing.assert_allclose(got.expand(kernel @ got.basis) / size, kernel @ matrix / size, atol=1e-10)
+
+
+def test_unrelated_columns_are_left_alone(rng):
+    matrix = rng.normal(size=(500, 12))
+    assert independent_columns(matrix).coefficients is None
+
+
+def test_one_deviating_row_is_enough_to_keep_every_column(rng):
+    """Row 7 of 4000 is not among the rows first looked at; it alone breaks the dependence."""
+    basis = rng.normal(size=(4000, 2))
+    matrix = np.hstack([basis, basis @ rng.normal(size=(2, 10))])
+    matrix[7, -1] += 1e-6
+    assert independent_columns(matrix).coefficients is None
+
+
+@pytest.mark.parametrize("matrix", [np.zeros((100, 8)), np.ones((100, 8)), np.ones((100, 1)), np.ones((3, 50))])
+def test_degenerate_matrices(matrix):
+    got = independent_columns(matrix)
+    np.testing.assert_allclose(got.expand(got.basis), matrix, atol=1e-15)
+
+
+def autoregression(m, rho, rng, d=1):
+    """A stationary chain with N(0, 1) margins and lag-one correlation ρ: τ = (1 + ρ)/(1 − ρ)."""
+    x = np.empty((m, d))
+    x[0] = rng.normal(size=d)
+    noise = rng.normal(size=(m, d)) * np.sqrt(1 - rho**2)
+    for k in range(1, m):
+        x[k] = rho * x[k - 1] + noise[k]
+    return x
+
+
+def test_value_is_the_mean_over_far_pairs(rng):
+    x = rng.normal(size=(60, 2))
+    s = rng.normal(size=(60, 2))
+    got = chain_ksd(x, s, Gaussian(1.0), Runtime())
+    u = dense.stein_matrix(x, s, Gaussian(1.0))
+    far = np.abs(np.subtract.outer(np.arange(60), np.arange(60))) >= got.batch_length
+    assert got.value == pytest.approx(u[far].mean(), abs=1e-12)
+    assert len(got.batch_psi) == 60 // got.batch_length
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])
+def test_autocorrelation_time_of_an_autoregression(rho):
+    rng = np.random.default_rng(1)
+    times = [autocorrelation_time(autoregression(4000, rho, rng)[:, 0]) for _ in range(20)]
+    assert np.mean(times) == pytest.approx((1 + rho) / (1 - rho), rel=0.15)
+
+
+def test_a_constant_series_has_time_one():
+    assert autocorrelation_time(np.ones(50)) == 1.0

@@ -46,7 +46,7 @@ def values(kernel, rows, points):
 
 @pytest.mark.parametrize("dependence", SIZES)
 @pytest.mark.parametrize("name", KERNELS)
-def test_a_guard_over_all_rows_gives_the_complete_estimate(name, dependence, rng):
+def test_residuals_of_all_rows_give_the_complete_estimate(name, dependence, rng):
     """However few the landmarks are: the first pass then sees every pair, and nothing is left to chance."""
     reference, models = sampled(rng, SIZES[dependence])
     options = {"kernel": KERNELS[name], "dependence": dependence, "rng": 0}
@@ -69,7 +69,7 @@ def test_the_same_for_densities_and_for_targets(name, rng):
 
 @pytest.mark.parametrize("dependence", ["independent", "paired"])
 def test_unbiased_for_the_complete_estimate_whatever_the_landmarks_are(dependence, rng):
-    """Over 600 draws with three landmarks: means within 3.5 standard errors, and the guard's variance as it says."""
+    """Over 600 draws with three landmarks: means within 3.5 standard errors, and the variance that is added."""
     reference, models = sampled(rng, SIZES[dependence])
     options = {"kernel": Gaussian(1.0), "dependence": dependence}
     complete = relfit.estimate(reference, models, rng=0, **options)
@@ -86,7 +86,7 @@ def test_unbiased_for_the_complete_estimate_whatever_the_landmarks_are(dependenc
     np.testing.assert_allclose(added, found.var(axis=0), rtol=0.25)
 
 
-def test_chosen_sizes_keep_the_guard_below_its_part(rng):
+def test_chosen_sizes_keep_the_residual_correction_below_its_part(rng):
     reference, models = sampled(rng, (4000, 4000, 4000), d=5, shift=0.05)
     complete = relfit.estimate(reference, models, rng=0)
     found = relfit.estimate(reference, models, estimator="landmarks", rng=0)
@@ -150,7 +150,7 @@ def test_torch_and_single_precision(precision, rng):
             compute = relfit.Compute(backend=backend, precision=precision)
             found = relfit.estimate(*data, estimator=relfit.Landmarks(100, 300_000), rng=0, compute=compute)
             apart = np.abs(found.values - plain.values) / plain.standard_error
-            # In single precision fewer directions of the landmarks are kept, and the guard makes up for them.
+            # In single precision fewer directions of the landmarks are kept, and the residuals make up for them.
             assert (apart < (1e-6 if precision == "double" else 0.15)).all()
             np.testing.assert_allclose(found.covariance, plain.covariance, rtol=1e-6 if precision == "double" else 0.05)
 
@@ -184,15 +184,6 @@ def test_rows_that_are_all_the_same(rows, rng):
     np.testing.assert_allclose(found.values, complete.values, atol=1e-9)
 
 
-def test_the_pseudo_inverse_leaves_out_rounding(rng):
-    """K⁺ K K⁺ = K⁺ and features with inner products k K⁺ k, of a matrix of rank 3."""
-    x = rng.normal(size=(10, 3))
-    inverse = landmarks.NystroemFactor.of(x @ x.T)
-    assert len(inverse.values) == 3
-    np.testing.assert_allclose(inverse @ np.eye(10), np.linalg.pinv(x @ x.T, rcond=1e-10), atol=1e-10)
-    np.testing.assert_allclose(inverse.whitened(x @ x.T) @ inverse.whitened(x @ x.T).T, x @ x.T, atol=1e-10)
-
-
 def test_samples_of_a_target_that_belong_together_keep_their_covariances(rng):
     z = rng.normal(size=(2000, 3))
     models = {"a": z + 0.1, "b": z + 0.15, "c": z + 0.12}
@@ -205,8 +196,8 @@ def test_samples_of_a_target_that_belong_together_keep_their_covariances(rng):
     assert contrast @ found.covariance @ contrast == pytest.approx(contrast @ complete.covariance @ contrast, rel=0.2)
 
 
-def test_the_guard_of_ksd_knows_its_noise_where_rows_are_far_away(rng):
-    """Given the data, over draws of landmarks and of the guard's rows."""
+def test_the_residual_correction_of_ksd_knows_its_noise_where_rows_are_far_away(rng):
+    """Given the data, over draws of landmarks and of the residual rows."""
     x = rng.normal(size=(300, 2)) * np.where(np.arange(300) % 100 == 0, 10.0, 1.0)[:, None]
     kernel, models = Gaussian(1.5), densities(2)
     complete, plain = (relfit.estimate(x, models, kernel=kernel, estimator=e, rng=0) for e in ("complete", "landmarks"))

@@ -6,7 +6,6 @@ import pytest
 from relfit.compute.reduce import Runtime
 from relfit.estimators import locations as at
 from relfit.estimators import mmd
-from relfit.estimators.base import Locations
 from relfit.kernels.composite import Decay, MultiScale, Tilted
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial
 
@@ -20,11 +19,11 @@ KERNELS = {
 
 
 def ume(reference, samples, points, kernel, dependence="independent"):
-    return at.ume(at.Chunked(reference), [at.Chunked(x) for x in samples], Locations(points), kernel, dependence)
+    return at.ume(reference, samples, points, kernel, dependence)
 
 
 def fssd(reference, scores, points, kernel):
-    return at.fssd(at.Chunked(reference), lambda part: [s[part] for s in scores], points, kernel)
+    return at.fssd(reference, lambda part: [s[part] for s in scores], points, kernel)
 
 
 def values(kernel, rows, points):

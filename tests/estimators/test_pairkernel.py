@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from relfit.compute.reduce import Runtime
 from relfit.estimators import ksd
-from relfit.estimators.pairkernel import PRODUCT_COLUMNS, PairKernel, Part, squared_distances
+from relfit.estimators.pairkernel import PRODUCT_COLUMNS, ROW_BY_ROW, Band, PairKernel, squared_distances
 from relfit.kernels.composite import Decay, MultiScale, Tilted
 from relfit.kernels.custom import Precomputed
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
@@ -50,7 +50,7 @@ def test_imq_by_hand():
     across = -3.0 * 2.0**-2.5
     [u] = PairKernel(IMQ(1.0, -0.5)).stein([x, -x], [x, -x])
     np.testing.assert_allclose(u, [[1.0, across], [across, 2.0]], rtol=1e-14)
-    [pairs] = PairKernel(IMQ(1.0, -0.5)).stein([x, -x], [x[::-1], -x[::-1]], dense=False)
+    [pairs] = PairKernel(IMQ(1.0, -0.5)).stein([x, -x], [x[::-1], -x[::-1]], ROW_BY_ROW)
     np.testing.assert_allclose(pairs, [across, across], rtol=1e-14)
 
 
@@ -73,14 +73,14 @@ def test_stein_values_are_those_of_differences_of_the_kernel(name, rng):
     n, d, step = 12, 2, 1e-4
     x, y, s, t = rng.normal(size=(4, n, d))
     k = PairKernel(SMOOTH[name])
-    expected = (s * t).sum(axis=1) * k.values(x, y, dense=False)
+    expected = (s * t).sum(axis=1) * k.values(x, y, ROW_BY_ROW)
     for j, e in enumerate(step * np.eye(d)):
-        above, below = k.values(x + e, y, dense=False), k.values(x - e, y, dense=False)
+        above, below = k.values(x + e, y, ROW_BY_ROW), k.values(x - e, y, ROW_BY_ROW)
         expected += t[:, j] * (above - below) / (2.0 * step)
-        above, below = k.values(x, y + e, dense=False), k.values(x, y - e, dense=False)
+        above, below = k.values(x, y + e, ROW_BY_ROW), k.values(x, y - e, ROW_BY_ROW)
         expected += s[:, j] * (above - below) / (2.0 * step)
-        same = k.values(x + e, y + e, dense=False) + k.values(x - e, y - e, dense=False)
-        across = k.values(x + e, y - e, dense=False) + k.values(x - e, y + e, dense=False)
+        same = k.values(x + e, y + e, ROW_BY_ROW) + k.values(x - e, y - e, ROW_BY_ROW)
+        across = k.values(x + e, y - e, ROW_BY_ROW) + k.values(x - e, y + e, ROW_BY_ROW)
         expected += (same - across) / (4.0 * step**2)
     np.testing.assert_allclose(k.stein_pairs([x, s], [y, t])[:, 0], expected, rtol=1e-5, atol=2e-6)
 
@@ -93,7 +93,7 @@ def test_dense_values_are_those_of_the_pairs(name, d, seed, n, m):
     x, y = rows_with_scores(seed, n, d, 0)[0], rows_with_scores(seed + 1, m, d, 0)[0]
     k = PairKernel(KERNELS[name])
     a, b = all_pairs(n, m)
-    assert_close(k.values(x, y).ravel(), k.values(x[a], y[b], dense=False))
+    assert_close(k.values(x, y).ravel(), k.values(x[a], y[b], ROW_BY_ROW))
 
 
 @pytest.mark.parametrize("name", SMOOTH)
@@ -109,7 +109,7 @@ def test_stein_values_are_the_same_in_every_layout(name, d, seed, n):
     assert_close(np.array(k.stein(rows, rows)), pairs)
     # The second derivative of Matérn 3/2 holds 1/r: rounding of r² from a product counts where two rows are close.
     within = 1e-10 if name == "matern 3/2" else 1e-12
-    bands = k.stein_bands(rows)(Part(0, 1, n - 1))
+    bands = np.array(k.stein(rows, rows, Band(n - 1)))
     assert_close(bands[:, 0], pairs[:, 0, 1:], within)
     sums = ksd.row_sums(rows[0], rows[1:], SMOOTH[name], Runtime())
     diagonals = np.einsum("iaa->ai", pairs)
@@ -117,9 +117,9 @@ def test_stein_values_are_the_same_in_every_layout(name, d, seed, n):
 
 
 def test_a_gaussian_takes_one_product():
-    """Products with φ alone: 1, x, and v and c of every model."""
-    right, _ = PairKernel(Gaussian(1.0)).stein_columns(np.ones((4, 3)), [np.ones((4, 3))] * 2)
-    assert {w: columns.shape for w, columns in right.items()} == {"phi": (4, 1 + 3 + 2 + 6)}
+    """Products with φ alone: 1, x, ‖x‖², and s and s·x of every model."""
+    right = PairKernel(Gaussian(1.0)).stein_columns(np.ones((4, 3)), [np.ones((4, 3))] * 2)
+    assert {w: columns.shape for w, columns in right.items()} == {"phi": (4, 1 + 3 + 1 + 2 + 6)}
 
 
 def test_values_of_a_matrix_are_looked_up():
@@ -127,7 +127,7 @@ def test_values_of_a_matrix_are_looked_up():
     k = PairKernel(Precomputed(matrix))
     x, y = np.array([[0.0], [2.0]]), np.array([[1.0], [0.0]])
     np.testing.assert_array_equal(k.values(x, y), [[1.0, 4.0], [3.0, 2.0]])
-    np.testing.assert_array_equal(k.values(x, y, dense=False), [1.0, 2.0])
+    np.testing.assert_array_equal(k.values(x, y, ROW_BY_ROW), [1.0, 2.0])
 
 
 @pytest.mark.parametrize("d", COLUMNS)

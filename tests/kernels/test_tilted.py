@@ -8,7 +8,8 @@ from refusals import refused
 import relfit
 from relfit.compute.reduce import Runtime
 from relfit.estimators import ksd, mmd
-from relfit.estimators.pairkernel import PairKernel
+from relfit.estimators.pairkernel import ROW_BY_ROW, PairKernel
+from relfit.estimators.sums import KernelSums, kernel_sums
 from relfit.kernels import kernel_from_dict
 from relfit.kernels.composite import Decay, MultiScale, Tilted
 from relfit.kernels.custom import Recorded
@@ -97,7 +98,9 @@ def test_mmd_weights_the_rows(kernel, rng):
     np.testing.assert_allclose(got.psi.reference, psi_r, atol=1e-12)
     for rows, expected in zip(got.psi.models, psi_x, strict=True):
         np.testing.assert_allclose(rows, expected, atol=1e-12)
-    squares = [product.squares for product in mmd.kernel_sums(mmd.KernelSums(kernel), reference, samples, RUNTIME)]
+    matrices = [(0, 0), (1, 1), (2, 2), (1, 0), (2, 0)]
+    sums = kernel_sums(KernelSums(kernel, squares=True), (reference, *samples), matrices, RUNTIME)
+    squares = [each.squares for each in sums]
     within = [np.square(_off_diagonal(table.gram(x, x))).sum() for x in (reference, *samples)]
     across = [np.square(table.gram(x, reference)).sum() for x in samples]
     np.testing.assert_allclose(squares, [*within, *across], rtol=1e-12)
@@ -105,7 +108,7 @@ def test_mmd_weights_the_rows(kernel, rng):
 
 def test_mmd_pairs_are_those_of_the_tilted_kernel(kernel, rng):
     r, x, r2, x2 = rng.normal(size=(4, 7, 2))
-    got = mmd.pair_values(kernel, (r, x), (r2, x2))[:, 0]
+    got = mmd.pair_values(PairKernel(kernel), (r, x), (r2, x2), ROW_BY_ROW)[0]
     expected = [
         value(kernel, x[a], x2[a])
         + value(kernel, r[a], r2[a])

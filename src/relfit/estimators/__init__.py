@@ -5,7 +5,6 @@ or kind of data.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,8 +15,8 @@ from relfit.estimators.designs import Block, Incomplete, Linear
 from relfit.estimators.kernel import column_notes
 from relfit.estimators.ksd import Densities, Target
 from relfit.estimators.landmarks import Landmarks
-from relfit.estimators.likelihood import Likelihood
 from relfit.estimators.locations import at_locations, sizes_left
+from relfit.estimators.losses import Likelihood
 from relfit.estimators.mmd import Samples
 from relfit.stats.close import CloseLaw
 from relfit.stats.joint import NEAR_DEGENERATE, ROUNDING, JointEstimate, Psi, in_blocks
@@ -151,24 +150,16 @@ def effective_sample_size(psi: Psi, best: int) -> Array:
     # The fourth powers of very large or small values do not fit into float64.
     unit = math.ldexp(1.0, math.frexp(math.sqrt(float(variance.max())))[1])
 
-    def powers(columns: Sequence[Array], subtracted: int | None = None) -> Array:
-        """(2, k) Σz² and Σz⁴ of k vectors, less one of them."""
-        sums = np.zeros((2, len(columns)))
+    sums = np.zeros((2, len(variance)))
+    for columns in psi.together:
         for z in in_blocks(columns):
-            z *= 1.0 / (len(columns[0]) * unit)
-            if subtracted is not None:
-                z -= z[subtracted].copy()
-            z *= z
-            sums += z.sum(axis=1), np.einsum("ij,ij->i", z, z)
-        return sums
-
-    total = sum(
-        (powers(columns, best) for columns in psi.together), np.zeros((2, len(variance)))
-    )
+            gaps = np.square((z - z[best]) / (len(columns[0]) * unit))
+            sums += gaps.sum(axis=1), np.einsum("ij,ij->i", gaps, gaps)
     if psi.models and not psi.shared:
-        own = np.hstack([powers([x]) for x in psi.models])
-        total = total + own + own[:, [best]]
-    squares, fourth = total
+        own = [np.square(z / (len(z) * unit)) for z in psi.models]
+        each = np.array([[z.sum() for z in own], [z @ z for z in own]])
+        sums += each + each[:, [best]]
+    squares, fourth = sums
     # Of a difference that never varies only rounding is left.
     varies = squares > ROUNDING**2 * (variance + variance[best]) / unit**2
     return np.asarray(

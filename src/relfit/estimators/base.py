@@ -7,16 +7,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from relfit.compute.memory import cuts
 from relfit.compute.reduce import Runtime
 from relfit.data.load import Data, require_rows
+from relfit.estimators.pairkernel import ROW_BY_ROW, Layout
 from relfit.kernels.base import Kernel
-from relfit.stats.joint import Psi
+from relfit.stats.joint import Psi, centred
 from relfit.util.arrays import Array, Rows, stream
 from relfit.util.checks import Choice, checked, described, option
 from relfit.util.errors import InputError
@@ -103,13 +104,23 @@ class Estimates:
         """(l,) ρ_i = S2_ii/V_ii; V holds the second-order part twice."""
         if self.second_order is None:
             return None
-        variance = np.diag(self.projection)
-        return np.divide(
-            self.second_order_variances,
-            variance,
-            out=np.zeros(len(variance)),
-            where=variance > 0.0,
-        )
+        return ratio(self.second_order_variances, np.diag(self.projection))
+
+
+def ratio(numerator: Array, denominator: Array) -> Array:
+    """Numerators over denominators, 0 where these are not above 0."""
+    none = np.zeros(np.shape(denominator))
+    return np.divide(numerator, denominator, out=none, where=denominator > 0.0)
+
+
+def joint_psi(reference: Array, models: Sequence[Array], dependence: Dependence) -> Psi:
+    """ψ rows from contributions of the reference's rows (n, l) and of each model's (m_i,),
+    which are centred here.
+    """
+    if dependence == "paired":
+        return Psi(centred(reference + np.stack(models, axis=1)))
+    own = tuple(centred(rows) for rows in models)
+    return Psi(centred(reference), own, shared=dependence == "shared")
 
 
 @dataclass(frozen=True)
@@ -121,80 +132,59 @@ class PairSource:
         rows, models: the numbers n of rows and l of models.
         fetch: from m positions in 0..n−1 to arrays of m rows each: the data's, then each
             model's rows or scores there.
-        pair_values: from the arrays of m rows and those of their m partners to the values (m,
-            l).
-        band_values: from the arrays of a window of rows to a function that evaluates its pairs
-            (`designs.BandValues`).
+        values: from the arrays of two sides to the values (l, …) of their pairs in a layout.
         width: the number of entries of one row in all those arrays together.
     """
 
     rows: int
     models: int
     fetch: Callable[[Rows], list[Array]]
-    pair_values: Callable[[Sequence[Array], Sequence[Array]], Array]
-    band_values: Callable[[Sequence[Array]], Callable[..., Array]]
+    values: Callable[[Sequence[Array], Sequence[Array], Layout], Array]
     width: int = 1
 
     def values_between(self, a: Rows, b: Rows) -> Array:
-        """The values (m, l) of the pairs of rows a and b, evaluated a few at a time."""
-        size = max(16, CHUNK_NUMBERS // self.width)
-        chunks = [slice(k, k + size) for k in range(0, len(a), size)]
-        return np.concatenate([self.chunk_values(a[chunk], b[chunk]) for chunk in chunks])
-
-    def chunk_values(self, a: Rows, b: Rows) -> Array:
-        """The same for few enough pairs."""
-        return self.pair_values(self.fetch(a), self.fetch(b))
+        """The values (m, l) of the pairs of rows a and b."""
+        return self.values(self.fetch(a), self.fetch(b), ROW_BY_ROW).T
 
 
 def second_order(
-    source: PairSource, seed: int, psi: Array, values: Array
+    values: Callable[[Rows, Rows], Array], width: int, seed: int, psi: Array, estimates: Array
 ) -> tuple[Array, SecondOrderMoments]:
     """The second-order part from random pairs of rows, given the ψ rows (n, l) and D.
 
-    C/M (l, l), with C the covariance of the values h of some pairs and M = n(n−1)/2 the
+    `values` gives h at pairs of rows, (m, l); it reads `width` numbers of each row. The
+    result is C/M (l, l), with C the covariance of h over some pairs and M = n(n−1)/2 the
     number of all pairs; and what is known more exactly from centred values ``h_ab − (ψ_a +
     ψ_b)/2 − D``.
     """
-    n = source.rows
-    a, b, some = _random_pairs(n, seed)
-    count = len(a)
-    places = _above_diagonal(len(some))
+    n, models = psi.shape
+    size = max(16, CHUNK_NUMBERS // width)
+
+    def at(a: Rows, b: Rows) -> Array:
+        return np.concatenate([values(a[part], b[part]) for part in cuts(len(a), size)])
 
     def centred_values(a: Rows, b: Rows, h: Array) -> Array:
-        return np.asarray(h - (psi[a] + psi[b]) / 2.0 - values)
+        return np.asarray(h - (psi[a] + psi[b]) / 2.0 - estimates)
 
-    h = source.values_between(a, b)
-    plain = np.cov(h.T).reshape(source.models, source.models) / (n * (n - 1) / 2)
-    pairs = centred_values(a, b, h)
-    covariance = pairs.T @ pairs / count * (2.0 / (n * (n - 3)))
-    diagonal = source.values_between(some, some)
-    trace = np.maximum(diagonal.mean(axis=0) - values, 0.0) / n
-    matrices = np.zeros((source.models, len(some), len(some)))
-    first = some[places[0]]
-    second = some[places[1]]
-    matrices[:, places[0], places[1]] = centred_values(
-        first, second, source.values_between(first, second)
-    ).T
-    return plain, SecondOrderMoments(
-        covariance, trace, components(matrices + matrices.transpose(0, 2, 1))
-    )
-
-
-@lru_cache(maxsize=4)
-def _random_pairs(n: int, seed: int) -> tuple[Rows, Rows, Rows]:
-    """Pairs of n rows, and rows of which all pairs are taken: the same for models of a size."""
+    # The same for all models of a size.
     rng = stream(seed, "second order")
     count = min(PAIRS_PER_ROW * n, MOST_PAIRS)
     a = rng.integers(n, size=count)
     b = (a + rng.integers(1, n, size=count)) % n
     some = rng.choice(n, size=min(n, COMPONENT_ROWS), replace=False)
-    return a, b, some
-
-
-@lru_cache(maxsize=4)
-def _above_diagonal(rows: int) -> tuple[Rows, Rows]:
-    """The places above the diagonal of a square matrix."""
-    return np.triu_indices(rows, 1)
+    h = at(a, b)
+    plain = np.cov(h.T).reshape(models, models) / (n * (n - 1) / 2)
+    pairs = centred_values(a, b, h)
+    covariance = pairs.T @ pairs / len(a) * (2.0 / (n * (n - 3)))
+    trace = np.maximum(at(some, some).mean(axis=0) - estimates, 0.0) / n
+    places = np.triu_indices(len(some), 1)
+    first = some[places[0]]
+    second = some[places[1]]
+    matrices = np.zeros((models, len(some), len(some)))
+    matrices[:, *places] = centred_values(first, second, at(first, second)).T
+    return plain, SecondOrderMoments(
+        covariance, trace, components(matrices + matrices.transpose(0, 2, 1))
+    )
 
 
 def components(matrices: Array) -> float:
@@ -212,9 +202,7 @@ def components(matrices: Array) -> float:
     third = np.einsum("iab,iab->i", matrices @ matrices.transpose(0, 2, 1), matrices) / (
         rows * (rows - 1) * (rows - 2)
     )
-    skewness = np.divide(
-        np.maximum(third, 0.0), second**1.5, out=np.zeros_like(second), where=second > 0.0
-    )
+    skewness = ratio(np.maximum(third, 0.0), second**1.5)
     return float(1.0 / max(skewness.mean(), 1e-3) ** 2)
 
 
@@ -388,8 +376,6 @@ class Complete(Estimator):
     numbers_kept: ClassVar[int] = 6
 
     def estimate(self, kind: Kind, data: Data, settings: EstimateSettings) -> Estimates:
-        if settings.groups is not None:
-            return kind.grouped(data, settings, settings.groups)
         return kind.complete(data, settings)
 
 
@@ -437,6 +423,14 @@ class EstimateSettings:
     folder: Path | None = None
     note: str = ""
     kept: dict[str | None, dict[bytes, Any]] | None = None
+
+    def members(self, key: str | None) -> tuple[Rows, int] | None:
+        """The groups of the rows of this sample and their number; None if all rows are
+        independent.
+        """
+        return (
+            None if self.groups is None else (self.groups.codes[key], self.groups.counts[key])
+        )
 
     def kept_of(self, model: str | None) -> dict[bytes, Any] | None:
         """What is kept of this model, or of all models together (None)."""
@@ -486,16 +480,22 @@ class Kind(ABC):
 
     @abstractmethod
     def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
-        """The estimate over all pairs of rows."""
-
-    @abstractmethod
-    def grouped(self, data: Data, settings: EstimateSettings, groups: Groups) -> Estimates:
-        """The estimate over all pairs of rows in different groups; its ψ rows are groups."""
+        """The estimate over all pairs of rows; of rows in groups, over those in different
+        groups, and its ψ rows are groups.
+        """
 
     def joined(self, each: Sequence[Estimates], *, shared: bool) -> Estimates:
         """The estimates of all models, from those of each source."""
         (estimates,) = each
         return estimates
+
+    def of_samples(
+        self, data: Data, settings: EstimateSettings, each: Sequence[Estimates]
+    ) -> Estimates:
+        """The complete estimate, or that by landmarks, of all models, from those of each
+        sample.
+        """
+        return self.joined(each, shared=settings.dependence == "shared")
 
     def check_rows(
         self, data: Data, settings: EstimateSettings, *, selection: bool = False, part: str = ""

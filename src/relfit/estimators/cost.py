@@ -111,7 +111,9 @@ def reconsidered(
         else (settings.kernel,)
     )
     found = [
-        trade for kernel in kernels for trade in trades(data, replace(settings, kernel=kernel))
+        trade
+        for kernel in kernels
+        for trade in trades(kind, data, replace(settings, kernel=kernel))
     ]
     d = int(data.reference.shape[1])
     sides = kind.right_hand_sides(data)
@@ -125,7 +127,7 @@ def reconsidered(
         added = trade.added(count, drawn)
         if added > LARGEST_ADDED:
             drawn = math.ceil(drawn * added / LARGEST_ADDED)
-            pairs = max(pairs, drawn * int(trade.smallest.min()))
+            pairs = max(pairs, drawn * trade.smallest)
         fits = (
             fits
             and drawn <= min(trade.rows, trade.most_drawn)

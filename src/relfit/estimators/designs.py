@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from relfit.compute.memory import cuts
 from relfit.compute.reduce import DEFAULT_MEMORY, Runtime
 from relfit.compute.schedulers import local_executor, local_results
 from relfit.estimators.base import (
@@ -25,7 +25,7 @@ from relfit.estimators.base import (
     PairDesign,
     PairSource,
 )
-from relfit.estimators.pairkernel import STEP, Part
+from relfit.estimators.pairkernel import STEP, Band
 from relfit.stats.joint import Psi, centred, mixed, positive_part
 from relfit.util.arrays import Array
 from relfit.util.checks import Whole, described, option
@@ -37,17 +37,15 @@ T = TypeVar("T")
 # MB.
 WINDOW_ROWS = 16_384
 WINDOW_NUMBERS = 4_000_000
-# Rows that one thread prepares for the kernel together, and pairs evaluated at once: few enough
-# for its cache.
-SLICE_ROWS = 512
+# Pairs evaluated at once: few enough for the processor's cache.
 PAIR_CHUNK = 16_384
-FEWEST_SLICE = 32
-# Slices are made small enough for this many threads.
+FEWEST_PART = 32
+# Parts are made small enough for this many threads.
 _THREADS = 4
 # Bytes for each number of a window, which is fetched and put together in half of the memory,
-# and of a slice.
+# and of a part.
 _WINDOW_BYTES = 64
-_SLICE_BYTES = 48
+_PART_BYTES = 48
 # Lags of the cyclic design by default: docs/evidence/estimators.md shows what more of them
 # would gain.
 DEFAULT_LAGS = 25
@@ -88,11 +86,11 @@ class Linear(PairDesign):
         pairs = source.rows // 2
         size = max(STEP, min(PAIR_CHUNK, runtime.memory // (_WINDOW_BYTES * source.width)))
         parts = []
-        for start in range(0, pairs, size):
-            first = 2 * np.arange(start, min(start + size, pairs))
-            parts.append(source.pair_values(source.fetch(first), source.fetch(first + 1)))
+        for part in cuts(pairs, size):
+            first = 2 * np.arange(part.start, part.stop)
+            parts.append(source.values_between(first, first + 1))
             if runtime.progress is not None:
-                runtime.progress(start + len(first), pairs)
+                runtime.progress(part.stop, pairs)
         h = np.concatenate(parts)
         values = h.mean(axis=0)
         odd = (
@@ -330,108 +328,97 @@ def each_part(
     pairs of row a and those after.
 
     Pairs of the last rows reach around to the first. With `ends`, no pair across a multiple
-    of it is needed: h then has fewer lags where none of its rows needs more. Slices run on
+    of it is needed: h then has fewer lags where none of its rows needs more. Parts run on
     threads and come in the rows' order.
     """
 
-    def slice_results(start: int, arrays: Sequence[Array]) -> list[tuple[int, T]]:
-        values = source.band_values(arrays)
-        parts = _parts(start, start + len(arrays[0]) - lags, lags, ends)
-        return [
-            (start + part.first, reduce(start + part.first, values(part))) for part in parts
-        ]
+    def result(first: int, arrays: Sequence[Array], band: Band) -> T:
+        return reduce(first, source.values(arrays, arrays, band))
 
-    def window_results(
-        start: int, window: Sequence[Array], executor: Executor | None
-    ) -> Iterator[tuple[int, T]]:
-        def call(first: int) -> tuple[Any, ...]:
-            return (
-                slice_results,
-                start + first,
-                [array[first : first + size + lags] for array in window],
-            )
-
-        with closing(
-            local_results(range(0, len(window[0]) - lags, size), call, executor)
-        ) as computed:
-            for _, results in computed:
-                yield from results
-
-    size, threads = slices(source.width, lags, runtime)
-    # A caller's executor is meant for blocks of kernel matrices; slices get no threads besides
+    size, threads = part_rows(source.width, lags, runtime)
+    # A caller's executor is meant for blocks of kernel matrices; parts get no threads besides
     # it.
-    with local_executor(
-        source.rows * lags, threads if runtime.executor is None else 1
-    ) as executor:
+    threads = threads if runtime.executor is None else 1
+    with local_executor(source.rows * lags, threads) as executor:
         for start, window in windows(source, lags, runtime.memory):
             stop = start + len(window[0]) - lags
-            yield from window_results(start, window, executor)
+
+            def call(part: tuple[int, int, int]) -> tuple[Any, ...]:
+                first, last, needed = part
+                rows = slice(first - start, last - start + needed)  # noqa: B023
+                arrays = [array[rows] for array in window]  # noqa: B023
+                return result, first, arrays, Band(needed)
+
+            parts = _parts(start, stop, size, lags, ends)
+            with closing(local_results(parts, call, executor)) as computed:
+                for (first, _, _), reduced in computed:
+                    yield first, reduced
             # Otherwise the window would still be held while the next one is fetched.
             window.clear()
             if runtime.progress is not None:
                 runtime.progress(stop, source.rows)
 
 
-def slices(width: int, lags: int, runtime: Runtime) -> tuple[int, int]:
-    """The rows of a slice and the number of threads: half of the memory holds what the
-    threads compute from slices.
+def part_rows(width: int, lags: int, runtime: Runtime) -> tuple[int, int]:
+    """The rows of a part, of about PAIR_CHUNK pairs, and the number of threads: half of the
+    memory holds what the threads compute from parts.
 
     The size does not depend on the number of threads, which therefore changes no bit of the
     answer.
     """
-    rows = runtime.memory // (2 * _SLICE_BYTES * width)
-    size = max(FEWEST_SLICE, lags, min(SLICE_ROWS, rows // _THREADS - lags))
+    rows = runtime.memory // (2 * _PART_BYTES * width)
+    size = max(STEP, min(PAIR_CHUNK // lags, rows // _THREADS - lags) // STEP * STEP)
     return size, max(1, min(runtime.threads, rows // (size + lags)))
 
 
 def fewest_window_bytes(width: int, lags: int) -> int:
     """The memory that the smallest windows and slices of rows of `width` numbers take."""
     window = _WINDOW_BYTES * (max(STEP, lags) + 2 * lags)
-    return width * max(window, 2 * _SLICE_BYTES * (max(FEWEST_SLICE, lags) + lags))
+    return width * max(window, 2 * _PART_BYTES * (max(FEWEST_PART, lags) + lags))
 
 
 def windows(
     source: PairSource, lags: int, memory: int = DEFAULT_MEMORY
 ) -> Iterator[tuple[int, list[Array]]]:
     """(start, arrays) of windows that follow each other; each holds its rows and the `lags`
-    rows after them.
+    rows after them, the first ones after the last.
 
-    The rows that two windows have in common are carried over, so that each is fetched (and
-    its scores are evaluated) once, and no more than a window and 2·lags rows are held.
+    The rows that two windows have in common are carried over, so that each is fetched, and
+    its scores are evaluated, once.
     """
     n = source.rows
-    head = source.fetch(np.arange(lags))
     numbers = min(WINDOW_NUMBERS, memory // _WINDOW_BYTES)
-    size = max(STEP, lags, min(WINDOW_ROWS, numbers // sum(array.shape[1] for array in head)))
+    size = max(STEP, lags, min(WINDOW_ROWS, numbers // source.width))
+    head = source.fetch(np.arange(lags))
     carried = head
-    for start in range(0, n, size):
-        stop = min(start + size, n)
-        pieces = [
-            carried,
-            [array[max(start + lags - n, 0) : max(stop + lags - n, 0)] for array in head],
-        ]
-        if start + lags < n:
-            pieces.insert(1, source.fetch(np.arange(start + lags, min(stop + lags, n))))
+    for part in cuts(n, size):
+        first = part.start + lags
+        last = part.stop + lags
+        pieces = [carried]
+        if first < n:
+            pieces.append(source.fetch(np.arange(first, min(last, n))))
+        if last > n:
+            pieces.append([array[max(first - n, 0) : last - n] for array in head])
         window = [np.concatenate(arrays) for arrays in zip(*pieces, strict=True)]
         del pieces
         carried = [array[-lags:].copy() for array in window]
-        yield start, window
+        yield part.start, window
         del window
 
 
-def _parts(start: int, stop: int, lags: int, ends: int | None) -> list[Part]:
-    """The rows start..stop−1 in parts of about PAIR_CHUNK pairs."""
-    size = max(STEP, PAIR_CHUNK // lags // STEP * STEP)
-    parts = []
-    for a in range(start, stop, size):
-        b = min(a + size, stop)
+def _parts(
+    start: int, stop: int, size: int, lags: int, ends: int | None
+) -> Iterator[tuple[int, int, int]]:
+    """The rows start..stop−1 in parts: the first, the last + 1, and the lags that are
+    needed.
+    """
+    for part in cuts(stop, size, start):
         needed = lags
         if ends is not None:
-            # The largest lag that stays before the next multiple of `ends`, for any of the rows
-            # a..b−1.
-            needed = min(
-                lags, ends - 1 if a // ends != (b - 1) // ends else ends - 1 - a % ends
-            )
+            # The largest lag that stays before the next multiple of `ends`, for any of the
+            # rows.
+            first = part.start % ends
+            inside = first + part.stop - part.start <= ends
+            needed = min(lags, ends - 1 - first if inside else ends - 1)
         if needed:
-            parts.append(Part(a - start, b - start, needed))
-    return parts
+            yield part.start, part.stop, needed

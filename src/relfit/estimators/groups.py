@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.compute.memory import some_rows
+from relfit.compute.reduce import Sums
 from relfit.data.arrays import group_labels
 from relfit.data.load import Data
 from relfit.data.models import Density
@@ -46,6 +47,12 @@ from relfit.util.errors import InputError, way
 
 # Pairs of rows evaluated at once, so that temporary arrays stay small.
 PAIR_CHUNK = 16_384
+
+# The group numbers of the rows of a sample and the number of groups; None if all rows are
+# independent.
+Members = tuple[Rows, int] | None
+# From the numbers of m rows and of their m partners to the values (m, …).
+PairValues = Callable[[Rows, Rows], Array]
 
 
 @dataclass(frozen=True)
@@ -70,26 +77,61 @@ class BetweenGroupSums:
         return np.asarray((self.sums - counts * self.mean) / self.counts.sum())
 
 
-def summed_by_group(parts: Array, codes: Rows, count: int) -> Array:
-    """ψ_g = G U_g (count, …): G times the sum of the contributions of each group's rows."""
+def summed_by_group(parts: Array, members: Members) -> Array:
+    """ψ_g = G U_g (G, …): G times the sum of the contributions of each group's rows."""
+    if members is None:
+        return len(parts) * parts
+    codes, count = members
     total = np.zeros((count, *parts.shape[1:]))
     np.add.at(total, codes, parts)
     return count * total
 
 
-def between_group_sums(
-    sums: Array, values: Callable[[Rows, Rows], Array], codes: Rows
-) -> BetweenGroupSums:
+def between_group_sums(sums: Array, values: PairValues, members: Members) -> BetweenGroupSums:
     """The sums over pairs of different groups, from the row sums over all pairs (n, …) of
     one sample.
 
     `values` gives the kernel at pairs of rows; those within a group are subtracted.
     """
+    n = len(sums)
+    if members is None:
+        return BetweenGroupSums(sums, np.broadcast_to(n - 1.0, n))
+    codes, _ = members
     near = np.zeros_like(sums)
     for a, b in same_group(codes, codes):
         different = a != b
         near[a[different]] += values(a[different], b[different])
-    return BetweenGroupSums(sums - near, len(sums) - np.bincount(codes)[codes].astype(float))
+    return BetweenGroupSums(sums - near, n - np.bincount(codes)[codes].astype(float))
+
+
+def across_group_sums(
+    sums: Sums, values: PairValues, model: Members, reference: Members, *, paired: bool
+) -> tuple[BetweenGroupSums, BetweenGroupSums]:
+    """The same of a model's rows with the reference's, seen from both.
+
+    If they are paired, their groups are numbered in common; of independent rows the pairs of
+    equal numbers are not among the sums.
+    """
+    rows = sums.rows
+    columns = columns_of(sums)
+    alone = float(paired and model is None)
+    counts = np.broadcast_to(len(columns) - alone, len(rows))
+    counts_back = np.broadcast_to(len(rows) - alone, len(columns))
+    if paired and model is not None and reference is not None:
+        rows, columns, counts, counts_back = map(np.array, (rows, columns, counts, counts_back))
+        for a, b in same_group(model[0], reference[0]):
+            near = values(a, b)
+            rows[a] -= near
+            counts[a] -= 1.0
+            np.subtract.at(columns, b, near)
+            np.subtract.at(counts_back, b, 1.0)
+    return BetweenGroupSums(rows, counts), BetweenGroupSums(columns, counts_back)
+
+
+def columns_of(sums: Sums) -> Array:
+    """The column sums of a cross matrix."""
+    assert sums.columns is not None  # noqa: S101  (cross matrices have them)
+    return sums.columns
 
 
 def same_group(x: Rows, y: Rows) -> Iterator[tuple[Rows, Rows]]:

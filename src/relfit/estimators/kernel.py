@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -267,19 +266,9 @@ def shifted(x: Any, centre: Array | float) -> Any:
     if isinstance(x, np.ndarray):
         return x - centre
     there = x.double()
-    return (
-        there
-        if isinstance(centre, float)
-        else there - _tensor(centre.tobytes(), str(there.device))
-    )
-
-
-@lru_cache(maxsize=4)
-def _tensor(numbers: bytes, device: str) -> Any:
-    """Float64 numbers on a device: every copy to it waits for what it does."""
-    import torch
-
-    return torch.as_tensor(np.frombuffer(numbers).copy(), device=device)
+    if isinstance(centre, float):
+        return there
+    return there - library(there).as_tensor(centre, device=there.device)
 
 
 def in_parts(x: Any, centre: Array | float) -> Iterator[Any]:
@@ -309,30 +298,22 @@ def column_notes(data: Data, kernel: Kernel) -> tuple[str, ...]:
     samples = list(samples_of(data).values())
     unit = float(abs(_evenly_spaced(samples[0])).max()) or 1.0
 
-    def some() -> Iterator[Any]:
+    def some() -> Iterator[Array]:
         """Some rows of every sample in turn: those of all would take much memory."""
-        return (_evenly_spaced(rows) / unit for rows in samples)
+        return (host(_evenly_spaced(rows)) / unit for rows in samples)
 
-    with np.errstate(
-        over="ignore", invalid="ignore"
-    ):  # columns 1e154 times as large as the unit say nothing
-        variances = [((rows - rows.mean(axis=0)) ** 2).mean(axis=0) for rows in some()]
-        variance = host(library(samples[0]).stack(variances))
-    variance = variance.mean(axis=0)
-    first = int(np.argmax(variance))
-    total = float(variance.sum())
-    fraction = float(variance[first]) / total if 0.0 < total < math.inf else 0.0
-    if fraction <= OUTWEIGHS:
-        return ()
+    # Columns 1e154 times as large as the unit say nothing.
     with np.errstate(over="ignore", invalid="ignore"):
-        if (
-            np.any(
-                [rows.min(axis=0) < rows.max(axis=0) for rows in map(host, some())], axis=0
-            ).sum()
-            < 2
-        ):
+        variance = np.mean([rows.var(axis=0) for rows in some()], axis=0)
+        first = int(np.argmax(variance))
+        total = float(variance.sum())
+        fraction = float(variance[first]) / total if 0.0 < total < math.inf else 0.0
+        if fraction <= OUTWEIGHS:
             return ()
-        between = np.mean([_quartile_range(rows) ** 2 for rows in map(host, some())], axis=0)
+        varies = np.any([rows.min(axis=0) < rows.max(axis=0) for rows in some()], axis=0)
+        if varies.sum() < 2:
+            return ()
+        between = np.mean([_quartile_range(rows) ** 2 for rows in some()], axis=0)
     if not between[first] > OUTWEIGHS * between.sum():
         return ()
     name = (

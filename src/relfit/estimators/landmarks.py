@@ -20,35 +20,37 @@ KSD is the same with the Stein kernel of every model in place of k, and one samp
 
 from __future__ import annotations
 
-import hashlib
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from relfit.compute.backend import Backend, Job, Points, Products
-from relfit.compute.memory import parts
-from relfit.compute.reduce import Patch, Runtime, Sums, kernel_key, matrix_sums
 from relfit.data.load import Data
 from relfit.estimators import ksd, mmd
 from relfit.estimators.base import (
+    Dependence,
     Estimates,
     EstimateSettings,
     Estimator,
     Kind,
+    joint_psi,
     pair_count,
+    ratio,
     samples_of,
+    split_half_discrepancy,
 )
-from relfit.estimators.kernel import centre_for, centre_of, shifted
+from relfit.estimators.groups import take
+from relfit.estimators.kernel import centre_for, in_parts, shifted
 from relfit.estimators.locations import pooled_rows
 from relfit.estimators.pairkernel import PairKernel
-from relfit.kernels.base import Kernel
-from relfit.stats.joint import Psi, centred, mixed, positive_part
+from relfit.estimators.sums import KernelSums, kernel_sums
+from relfit.stats.joint import mixed, positive_part
 from relfit.util.arrays import Array, Rows, host, stream
 from relfit.util.checks import Whole, described, option
 from relfit.util.progress import Progress, in_turn
@@ -117,11 +119,33 @@ class Landmarks(Estimator):
         """The estimate by landmarks, with the residual correction; that of all pairs where
         it takes no longer.
         """
-        found = None if few_pairs(data, settings) else _by_landmarks(data, settings)
+        found = None if few_pairs(data, settings) else self._by_landmarks(kind, data, settings)
         if found is not None:
             return found
         estimates = kind.complete(data, settings)
         return replace(estimates, notes=(ALL_PAIRS, *estimates.notes))
+
+    def _by_landmarks(
+        self, kind: Kind, data: Data, settings: EstimateSettings
+    ) -> Estimates | None:
+        """None if the best numbers of landmarks and drawn rows cost as much as all pairs."""
+        progress = settings.runtime.progress
+        reports = [progress]
+        if data.target is not None:
+            reports = in_turn(progress, *map(len, data.samples.values()))
+        each = []
+        for one, report in zip(approximations(kind, data, settings), reports, strict=True):
+            trade = one.trade()
+            count, drawn = chosen_sizes(self, trade)
+            if self == Landmarks() and trade.cost(count, drawn) >= trade.longest:
+                return None
+            each.append(one.estimates(count, drawn, report))
+        estimates = kind.of_samples(data, settings, each)
+        if len({one.notes for one in each}) == 1:
+            return estimates
+        named = zip(data.samples, each, strict=True)
+        notes = tuple(f"{name!r}: {note}" for name, one in named for note in one.notes)
+        return replace(estimates, notes=notes)
 
     def fewest_bytes(self, rows: int, models: int, width: int) -> int:
         """The kernel matrix of the landmarks, its eigenvectors and the work of computing
@@ -154,61 +178,6 @@ def most_landmarks(estimator: Landmarks) -> int:
     automatically.
     """
     return MOST_LANDMARKS if estimator.count is None else estimator.count
-
-
-@dataclass(frozen=True)
-class _Side:
-    points: Points
-    weights: Array | None
-
-
-@dataclass(frozen=True, eq=False)
-class PointSums:
-    """Sums of kernel values between rows and a few points.
-
-    Without `weights`, a sum over the rows y for every point x. With weights (J, c) for the
-    rows of a source x, c sums over the points y for every row.
-    """
-
-    kernel: Kernel
-    centre: Array | float
-    weights: Mapping[int, Array] | None = None
-    passes: int = 1
-
-    def key(self) -> str:
-        given = (
-            b""
-            if self.weights is None
-            else b"".join(w.tobytes() for w in self.weights.values())
-        )
-        return (
-            f"point sums {kernel_key(self.kernel, self.centre)} "
-            f"{hashlib.sha256(given).hexdigest()}"
-        )
-
-    def needs(self, patch: Patch) -> tuple[int, ...]:
-        return patch.x, patch.y
-
-    def width(self, sources: Sequence[Any]) -> int:
-        return int(sources[0].shape[1]) + 1
-
-    def prepare(
-        self, sources: Sequence[Any], which: int, rows: slice, backend: Backend
-    ) -> _Side:
-        x = shifted(sources[which][rows], self.centre)
-        tilt = self.kernel.tilt
-        weights = None if tilt is None else tilt.weights(host(x))
-        return _Side(backend.points(self.kernel.untilted, x), weights)
-
-    def combine(self, x: _Side, y: _Side, patch: Patch) -> list[Job]:
-        right = np.ones(len(y.points)) if y.weights is None else y.weights
-        if self.weights is not None:
-            right = right[:, None] * self.weights[patch.x][slice(*patch.j)]
-        return [Job(self.kernel.untilted, x.points, y.points, {"phi": right})]
-
-    def finish(self, x: _Side, y: _Side, products: Sequence[Products]) -> Sums:
-        rows = host(products[0].rows["phi"])
-        return Sums(rows if x.weights is None else (rows.T * x.weights).T)
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,9 +282,7 @@ def correct_with_residuals(
     # V holds the second-order part twice, and is noisy where it holds nothing else.
     second = estimates.second_order_variances
     variances = np.maximum(np.diag(whole - noise) - second, second)
-    share = float(
-        np.divide(np.diag(noise), variances, out=np.zeros(count), where=variances > 0.0).max()
-    )
+    share = float(ratio(np.diag(noise), variances).max())
     rows = sorted({len(each.residuals) for each in strata})
     drawn = f"{rows[0]:,}" if len(rows) == 1 else f"{rows[0]:,} to {rows[-1]:,}"
     points = "1 landmark" if landmarks == 1 else f"{landmarks:,} landmarks"
@@ -348,27 +315,32 @@ class Trade:
     """What numbers J of landmarks and R of drawn rows cost, and how much variance they add.
 
     Attributes:
-        smallest: (l,) the rows of the smallest sample that a model meets.
+        smallest: the rows of the smallest sample.
         most: the largest J.
         residual_variance: from J to (l,) the variance of the residual correction with R = 1,
-            times `smallest`, of models equal to the data.
+            of models equal to the data.
         variances: (l,) those of the estimates of models equal to the data.
-        values: from J and R to the kernel values that are evaluated.
+        per_landmark, per_drawn: the kernel values that each of them takes.
         matrices: the J × J matrices that are factorised.
         longest: the kernel values of all pairs of rows.
         rows: those of the largest sample.
         most_drawn: the largest R that there is room for.
     """
 
-    smallest: NDArray[np.integer]
+    smallest: int
     most: int
     residual_variance: Callable[[int], Array]
     variances: Array
-    values: Callable[[int, int], float]
+    per_landmark: float
+    per_drawn: float
     matrices: int
     longest: float
     rows: int
-    most_drawn: int = sys.maxsize
+    most_drawn: int
+
+    def values(self, count: int, drawn: int) -> float:
+        """The kernel values that are evaluated."""
+        return self.per_landmark * count + self.per_drawn * drawn
 
     def cost(self, count: int, drawn: int) -> float:
         """In units of kernel values."""
@@ -378,12 +350,7 @@ class Trade:
         """What the residual correction would add to the variance with R = 1, as a part of
         it.
         """
-        variance = self.residual_variance(count)
-        variances = self.variances
-        parts = np.divide(
-            variance, variances, out=np.zeros(len(variances)), where=variances > 0.0
-        )
-        return float((parts / self.smallest).max())
+        return float(ratio(self.residual_variance(count), self.variances).max())
 
     def added(self, count: int, drawn: int) -> float:
         """What it adds with R = `drawn`; with all rows nothing is left to chance."""
@@ -400,52 +367,50 @@ def chosen_sizes(estimator: Landmarks, trade: Trade) -> tuple[int, int]:
     sample.
     """
     most = trade.most
-    cost = trade.cost
-    longest = trade.longest
     rows = trade.rows
-    smallest = trade.smallest
     limit = min(rows, trade.most_drawn, max(MAX_RESIDUAL_ROWS, rows // ROWS_PER_RESIDUAL_ROW))
-
-    def needed(count: int) -> float:
-        return max(float(FEWEST_DRAWN), trade.part(count) / TARGET_VARIANCE_INFLATION)
-
     if estimator.count is not None:
         counts = [min(estimator.count, most)]
     else:
-        steps = math.log(max(most / FEWEST_LANDMARKS, 1.0), 1.5)
-        counts = [
-            min(round(FEWEST_LANDMARKS * 1.5**k), most) for k in range(math.ceil(steps) + 1)
-        ]
-    given = (
-        None
-        if estimator.residual_pairs is None
-        else max(2, math.ceil(estimator.residual_pairs / int(smallest.min())))
-    )
-    if given is not None and len(counts) == 1:
-        return counts[0], given
+        steps = math.ceil(math.log(max(most / FEWEST_LANDMARKS, 1.0), 1.5))
+        counts = [min(round(FEWEST_LANDMARKS * 1.5**k), most) for k in range(steps + 1)]
+    given = None
+    if estimator.residual_pairs is not None:
+        given = max(2, math.ceil(estimator.residual_pairs / trade.smallest))
+        if len(counts) == 1:
+            return counts[0], given
     # Candidates: whether the variance is inflated too much, the price (or the inflation, if it
     # is), J and R.
     best = (True, math.inf, counts[0], limit)
     for count in counts:
-        if cost(count, 0) >= (longest if best[0] else best[1]) and best[1] < math.inf:
+        highest = trade.longest if best[0] else best[1]
+        if trade.cost(count, 0) >= highest and best[1] < math.inf:
             break
-        drawn = needed(count)
-        if drawn <= limit or limit == rows:
-            r = min(math.ceil(drawn), rows)
-            best = min(best, (False, cost(count, r), count, r))
+        needed = max(float(FEWEST_DRAWN), trade.part(count) / TARGET_VARIANCE_INFLATION)
+        if needed <= limit or limit == rows:
+            drawn = min(math.ceil(needed), rows)
+            best = min(best, (False, trade.cost(count, drawn), count, drawn))
         else:
-            best = min(best, (True, drawn, count, limit))
+            best = min(best, (True, needed, count, limit))
     return best[2], best[3] if given is None else given
 
 
-def _rows_in_memory(settings: EstimateSettings, numbers: int) -> int:
+def rows_in_memory(settings: EstimateSettings, numbers: int) -> int:
     """Rows that a third of a budget of memory holds, each with so many numbers of float64;
     any without a budget.
     """
     return sys.maxsize if settings.folder is None else settings.runtime.memory // (24 * numbers)
 
 
-def _landmark_limits(
+def pilot_rows(settings: EstimateSettings, numbers: int) -> int:
+    """Rows whose pairs measure the second-order part, of so many numbers in about five
+    copies.
+    """
+    room = 2 * rows_in_memory(settings, 5 * numbers)
+    return min(PILOT_ROWS, max(PILOT_ROWS // 2, room))
+
+
+def landmark_limits(
     settings: EstimateSettings, held: int, passing: int, drawn: int
 ) -> tuple[int, int]:
     """The most landmarks, as many as were asked for or as there is room for, and the most
@@ -455,13 +420,11 @@ def _landmark_limits(
     a drawn row as `drawn`.
     """
     estimator = cast(Landmarks, settings.estimator)
-    room = (
-        sys.maxsize
-        if estimator.count is not None
-        else min(_rows_in_memory(settings, held), _rows_in_memory(settings, passing) * 2)
-    )
-    most = min(most_landmarks(estimator), max(FEWEST_LANDMARKS, room - TRIAL_ROWS))
-    return most, max(FEWEST_DRAWN, _rows_in_memory(settings, drawn))
+    most = most_landmarks(estimator)
+    if estimator.count is None:
+        room = min(rows_in_memory(settings, held), 2 * rows_in_memory(settings, passing))
+        most = min(most, max(FEWEST_LANDMARKS, room - TRIAL_ROWS))
+    return most, max(FEWEST_DRAWN, rows_in_memory(settings, drawn))
 
 
 def few_pairs(data: Data, settings: EstimateSettings) -> bool:
@@ -477,318 +440,87 @@ def few_pairs(data: Data, settings: EstimateSettings) -> bool:
     return settings.estimator == Landmarks() and pairs <= FEW_PAIRS
 
 
-def _by_landmarks(data: Data, settings: EstimateSettings) -> Estimates | None:
-    """The estimate by landmarks; None if the best numbers of landmarks and drawn rows cost
-    as much as all pairs.
-    """
-    if data.kind == "samples":
-        return _mmd(data, settings)
-    most = most_landmarks(cast(Landmarks, settings.estimator)) + max(TRIAL_ROWS, PILOT_ROWS)
-    orders = _drawn_rows(data, settings, "landmarks", most)
-    if data.kind == "densities":
-        x = data.reference
-        scores = [
-            ksd.all_scores(name, density, x, settings)
-            for name, density in data.densities.items()
-        ]
-        return _ksd(x, scores, orders[None], settings)
-    reports = in_turn(settings.runtime.progress, *map(len, data.samples.values()))
-    each = [
-        _ksd(
-            x,
-            [ksd.target_scores(name, x, data, settings)],
-            orders[name],
-            _reporting(settings, report),
-        )
-        for (name, x), report in zip(data.samples.items(), reports, strict=True)
-    ]
-    known = [estimates for estimates in each if estimates is not None]
-    if len(known) < len(each):
-        return None
-    shared = settings.dependence == "shared"
-    estimates = ksd.side_by_side(known, shared=shared)
-    if len({one.notes for one in known}) > 1:
-        notes = (
-            f"{name!r}: {note}"
-            for name, one in zip(data.samples, known, strict=True)
-            for note in one.notes
-        )
-        estimates = replace(estimates, notes=tuple(notes))
-    return ksd.Target().with_second_order(data, settings, estimates) if shared else estimates
+class Approximation(ABC):
+    """Landmarks for one sample, or for all of them: what they cost, and the estimates.
 
-
-def _reporting(settings: EstimateSettings, progress: Progress | None) -> EstimateSettings:
-    return replace(settings, runtime=replace(settings.runtime, progress=progress))
-
-
-class _Samples:
-    """Samples (the reference first) in two passes over their rows: means at some points, and
-    sums over landmarks.
+    Attributes:
+        smallest: eigenvalues below this fraction of the largest are rounding of the sums.
+        plain: the runtime of short work: without progress, in this process.
+        reduction: how kernel values are summed.
     """
 
-    def __init__(self, data: Data, settings: EstimateSettings) -> None:
-        self.rows = list(samples_of(data).values())
-        self.sizes = [len(x) for x in samples_of(data).values()]
-        self.dependence = settings.dependence
-        self.runtime = settings.runtime
-        self.given = settings.kernel
-        self.centre = centre_for(data.reference, self.given)
-        self.smallest = _smallest(settings)
-        self.kernel = self.given.moved(self.centre)
-        self.paired = settings.dependence == "paired"
-        # U-statistics leave out pairs of a row with itself; across samples only where row a
-        # goes with row a.
-        self.own = [size / (size - 1) for size in self.sizes]
-        # All samples at once, in about five copies.
-        room = 2 * _rows_in_memory(settings, 5 * len(self.rows) * data.reference.shape[1])
-        self.pilot_rows = min(PILOT_ROWS, max(PILOT_ROWS // 2, room))
-        self.across = self.own[0] if self.paired else 1.0
+    reduction: KernelSums
 
-    def pilot(self) -> Estimates:
-        """The complete estimate of some rows, with the second-order part of all."""
-        some = [host(x[:: -(-len(x) // self.pilot_rows)]) for x in self.rows]
-        runtime = replace(self.runtime, progress=None, checkpoint=None, scheduler=None)
-        return mmd.complete(some[0], some[1:], self.given, self.dependence, runtime, self.sizes)
+    def __init__(self, settings: EstimateSettings) -> None:
+        self.settings = settings
+        runtime = settings.runtime
+        single = getattr(runtime.backend, "precision", "single") == "single"
+        self.smallest = SMALLEST_SINGLE if single else SMALLEST
+        self.plain = replace(runtime, progress=None, checkpoint=None, scheduler=None)
 
-    def values(self, x: Array, points: Array) -> Array:
-        """k(x_a, z_j): (n, J)."""
-        return PairKernel(self.kernel).values(
-            shifted(x, self.centre), shifted(points, self.centre)
-        )
+    @abstractmethod
+    def trade(self) -> Trade:
+        """What landmarks cost and add, from some rows."""
 
-    def at(self, x: Any, rows: slice | Rows) -> Array:
-        """Some rows of a sample, shifted, on the host."""
-        return np.asarray(shifted(host(x[rows]), self.centre))
+    @abstractmethod
+    def estimates(self, count: int, drawn: int, progress: Progress | None) -> Estimates:
+        """The estimates with so many landmarks and drawn rows."""
 
-    def inverse(self, points: Array) -> NystroemFactor:
-        return NystroemFactor.of(self.values(points, points), self.smallest)
-
-    def passes(self, points: Sequence[Array], landmarks: int) -> list[Runtime]:
-        """The runtimes of both passes, which report their progress as one."""
-        first = sum(size * len(some) for size, some in zip(self.sizes, points, strict=True))
-        reports = in_turn(self.runtime.progress, first, sum(self.sizes) * landmarks)
-        return [replace(self.runtime, progress=report) for report in reports]
-
-    def means(self, points: Sequence[Array], runtime: Runtime) -> list[Array]:
-        """The mean of k(x_a, z_j) over the rows of each sample, at points of its own (J,)."""
-        count = len(self.rows)
-        reduction = PointSums(self.kernel, self.centre)
-        matrices = [(count + k, k) for k in range(count)]
-        sums = matrix_sums(reduction, (*self.rows, *points), matrices, runtime)
-        return [host(each.rows) / size for each, size in zip(sums, self.sizes, strict=True)]
-
-    def of_reference(self, ours: Array, theirs: Sequence[Array]) -> Array:
-        """(J, l) contributions of reference rows at some points, from the samples' means
-        there.
-        """
-        return np.stack([self.own[0] * ours - self.across * x for x in theirs], axis=1)
-
-    def of_model(self, i: int, ours: Array, theirs: Array) -> Array:
-        """(J, 1) contributions of rows of sample i at some points."""
-        return (self.own[i] * theirs - self.across * ours)[:, None]
-
-    def contributions(
-        self, points: Array, inverse: NystroemFactor, means: Sequence[Array], runtime: Runtime
+    def sums(
+        self,
+        samples: Sequence[Sequence[Any]],
+        points: Sequence[Sequence[Any]],
+        weights: Sequence[Array] | None,
+        progress: Progress | None,
     ) -> list[Array]:
-        """k_a · w of every row and model, from the samples' means at the landmarks: (n, l),
-        then (m, 1) each.
+        """The sums over each sample's rows at its own points, (J, …); with weights of these,
+        the sums over the points at its rows, (n, …).
+
+        Samples and points are rows, with scores at them where the kernels have these.
         """
-        ours, *theirs = means
-        directions = [
-            self.of_reference(ours, theirs),
-            *(self.of_model(i, ours, x) for i, x in enumerate(theirs, 1)),
-        ]
-        reduction = PointSums(
-            self.kernel, self.centre, {k: inverse @ w for k, w in enumerate(directions)}
-        )
-        matrices = [(k, len(self.rows)) for k in range(len(self.rows))]
-        return [
-            host(each.rows)
-            for each in matrix_sums(reduction, (*self.rows, points), matrices, runtime)
-        ]
-
-    def own_pairs(self) -> list[Array]:
-        """What pairs of a row with itself, or with its partner, add to contributions."""
-        plain = self.kernel.variable == "r2" and self.kernel.tilt is None
-
-        def own(x: Any, y: Any) -> Array:
-            if plain and x is y:
-                return np.broadcast_to(
-                    self.kernel.phi(np.zeros((1, 1))) / (len(x) - 1), (len(x), 1)
-                )
-            values = [
-                self.kernel.pairs(self.at(x, part), self.at(y, part)) for part in parts(x.shape)
-            ]
-            return np.concatenate(values)[:, None] / (len(x) - 1)
-
-        ours, *theirs = (own(x, x) for x in self.rows)
-        if not self.paired:
-            return [ours, *theirs]
-        partners = [own(x, self.rows[0]) for x in self.rows[1:]]
-        return [
-            ours - np.hstack(partners),
-            *(x - y for x, y in zip(theirs, partners, strict=True)),
-        ]
-
-    def estimates(self, contributions: Sequence[Array]) -> Estimates:
-        """D and ψ from every row's contributions."""
-        g, *f = contributions
-        values = g.mean(axis=0) + np.array([float(x.mean()) for x in f])
-        if self.paired:
-            return Estimates(values, Psi(centred(g + np.hstack(f))))
-        psi = Psi(
-            centred(g), tuple(centred(x[:, 0]) for x in f), shared=self.dependence == "shared"
-        )
-        return Estimates(values, psi)
+        count = len(samples)
+        width = len(samples[0])
+        sources = [part for each in (*samples, *points) for part in each]
+        matrices = [(width * (count + k), width * k) for k in range(count)]
+        over: dict[int, Array | None] = {rows: None for _, rows in matrices}
+        if weights is not None:
+            matrices = [(rows, at) for at, rows in matrices]
+            over = {at: each for (_, at), each in zip(matrices, weights, strict=True)}
+        runtime = replace(self.settings.runtime, progress=progress)
+        reduction = replace(self.reduction, over=over)
+        return [each.rows for each in kernel_sums(reduction, sources, matrices, runtime)]
 
 
-def trades(data: Data, settings: EstimateSettings) -> list[Trade]:
+def approximations(
+    kind: Kind, data: Data, settings: EstimateSettings
+) -> Iterator[Approximation]:
+    """That of all samples, or that of each sample with scores."""
+    if not isinstance(kind, ksd.SteinKind):
+        yield SampleLandmarks(data, settings)
+        return
+    orders = _stein_orders(data, settings)
+    for key, x, scores in kind.samples(data, settings):
+        yield SteinLandmarks(x, scores, orders[key], settings)
+
+
+def trades(kind: Kind, data: Data, settings: EstimateSettings) -> list[Trade]:
     """What landmarks cost and add for these data, from some rows: one trade, or one for each
-    sample of a target.
+    sample with scores.
     """
-    if data.kind == "samples":
-        samples = _Samples(data, settings)
-        return [_mmd_trade(samples, samples.pilot(), data, settings)[0]]
-    most = most_landmarks(Landmarks()) + max(TRIAL_ROWS, PILOT_ROWS)
-    orders = _drawn_rows(data, settings, "landmarks", most)
-    found = []
-    for key, x in samples_of(data).items():
-        some = x[orders[key]]
-        if data.kind == "densities":
-            scores = [
-                ksd.all_scores(name, density, some, settings)
-                for name, density in data.densities.items()
-            ]
-        else:
-            scores = [ksd.target_scores(str(key), some, data, settings)]
-        found.append(_ksd_trade(some, scores, np.arange(len(some)), settings, len(x)))
-    return found
-
-
-def _mmd_trade(
-    samples: _Samples, pilot: Estimates, data: Data, settings: EstimateSettings
-) -> tuple[Trade, Callable[[int], Array]]:
-    """The trade, and so many landmarks."""
-    sizes = samples.sizes
-    models = len(samples.rows) - 1
-    columns = data.reference.shape[1]
-    # Landmarks are held once for every sample and once more, drawn rows also by themselves.
-    most, most_drawn = _landmark_limits(
-        settings, *(columns * times for times in (models + 2, 3 * models, 4 * models + 2))
-    )
-    orders = _drawn_rows(data, settings, "landmarks", most + TRIAL_ROWS)
-    trial = pooled_rows(
-        data,
-        {key: order[::-1].copy() for key, order in orders.items()},
-        TRIAL_ROWS,
-        settings.seed,
-    )
-    values = samples.values(trial, trial)
-
-    def landmarks(count: int) -> Array:
-        return pooled_rows(data, orders, count, settings.seed)
-
-    def residual_variance(count: int) -> Array:
-        points = landmarks(count)
-        return np.full(
-            models,
-            4.0
-            * samples.inverse(points).mean_squared_residual(
-                values, samples.values(trial, points)
-            ),
-        )
-
-    def evaluated(count: int, drawn: int) -> float:
-        at_drawn = sizes[0] * (models + 1) + 2 * sum(sizes[1:])
-        return 2.0 * sum(sizes) * count + at_drawn * drawn
-
-    most = len(landmarks(most))
-    longest = float(pair_count(sizes[0], sizes[1:]))
-    smallest = np.minimum(sizes[0], sizes[1:])
-    limits = longest, max(sizes), most_drawn
-    return Trade(
-        smallest, most, residual_variance, pilot.second_order_variances, evaluated, 1, *limits
-    ), landmarks
-
-
-def _mmd(data: Data, settings: EstimateSettings) -> Estimates | None:
-    samples = _Samples(data, settings)
-    estimator = cast(Landmarks, settings.estimator)
-    sizes = samples.sizes
-    models = len(samples.rows) - 1
-    pilot = samples.pilot()
-    trade, landmarks = _mmd_trade(samples, pilot, data, settings)
-    count, drawn = chosen_sizes(estimator, trade)
-    if estimator == Landmarks() and trade.cost(count, drawn) >= trade.longest:
-        return None
-    points = landmarks(count)
-    # There are fewer where the reference or the models have fewer rows than half of the count.
-    count = len(points)
-    inverse = samples.inverse(points)
-    rows = list(_drawn_rows(data, settings, RESIDUAL_STREAM, drawn).values())
-    at_reference, *at_models = (
-        host(x[each]) for x, each in zip(samples.rows, rows, strict=True)
-    )
-    # Each sample is summed at the landmarks, at the drawn rows of the reference, and at those
-    # of the models it meets.
-    where = [np.concatenate([points, at_reference, *at_models])]
-    where += [np.concatenate([points, at_reference, x]) for x in at_models]
-    first, second = samples.passes(where, count)
-    means = samples.means(where, first)
-    passed = samples.contributions(points, inverse, [mean[:count] for mean in means], second)
-    itself = samples.own_pairs()
-    contributions = [np.subtract(x, y, out=x) for x, y in zip(passed, itself, strict=True)]
-    estimates = samples.estimates(contributions)
-    ends = np.cumsum([len(points), len(at_reference), *map(len, at_models)])
-    own = slice(ends[0], ends[1])
-    exact = [samples.of_reference(means[0][own], [mean[own] for mean in means[1:]])]
-    exact += [
-        samples.of_model(i, means[0][ends[i] : ends[i + 1]], means[i][ends[1] :])
-        for i in range(1, models + 1)
-    ]
-    found = [x[each] for x, each in zip(contributions, rows, strict=True)]
-    exact = [x - y[each] for x, y, each in zip(exact, itself, rows, strict=True)]
-    strata = _strata(sizes, found, exact, settings.dependence)
-    whole = correct_with_residuals(
-        replace(pilot, values=estimates.values, psi=estimates.psi), strata, count
-    )
-    # Of a kernel with one value rounding is left, which would be a certain difference.
-    rounding = 1e-14 * max(float(np.abs(mean).max()) for mean in means)
-    if max(np.abs(whole.values).max(), math.sqrt(whole.projection.max())) <= rounding:
-        whole = replace(whole, values=np.zeros(models), covariance=np.zeros((models, models)))
-    return mmd.Samples().with_second_order(data, settings, whole)
-
-
-def _strata(
-    sizes: Sequence[int], found: Sequence[Array], exact: Sequence[Array], dependence: str
-) -> list[ResidualSample]:
-    """The residuals at the drawn rows, from their contributions by the landmarks and as they
-    are.
-    """
-    errors = [x - y for x, y in zip(exact, found, strict=True)]
-    everyone = np.arange(len(sizes) - 1)
-    if dependence == "paired":
-        return [
-            ResidualSample(
-                sizes[0],
-                found[0] + np.hstack(found[1:]),
-                errors[0] + np.hstack(errors[1:]),
-                everyone,
-            )
-        ]
-    first = ResidualSample(sizes[0], found[0], errors[0], everyone)
-    if dependence == "shared":
-        return [
-            first,
-            ResidualSample(sizes[1], np.hstack(found[1:]), np.hstack(errors[1:]), everyone),
-        ]
+    if not isinstance(kind, ksd.SteinKind):
+        return [SampleLandmarks(data, settings).trade()]
+    sizes = {key: len(x) for key, x in samples_of(data).items()}
+    some = take(data, {None: np.arange(0), **_stein_orders(data, settings)})
     return [
-        first,
-        *(
-            ResidualSample(*each, everyone[i : i + 1])
-            for i, each in enumerate(zip(sizes[1:], found[1:], errors[1:], strict=True))
-        ),
+        SteinLandmarks(x, scores, np.arange(len(x)), settings, sizes[key]).trade()
+        for key, x, scores in kind.samples(some, settings)
     ]
+
+
+def _stein_orders(data: Data, settings: EstimateSettings) -> dict[str | None, Rows]:
+    """The rows that landmarks are taken from, and at the other end those they are tried on."""
+    most = most_landmarks(cast(Landmarks, settings.estimator)) + max(TRIAL_ROWS, PILOT_ROWS)
+    return _drawn_rows(data, settings, "landmarks", most)
 
 
 def _drawn_rows(
@@ -806,122 +538,265 @@ def _drawn_rows(
     }
 
 
-def _smallest(settings: EstimateSettings) -> float:
-    """Below this fraction of the largest, eigenvalues are rounding of the sums."""
-    name = settings.runtime.backend.name
-    return SMALLEST_SINGLE if "float32" in name or name.startswith("triton") else SMALLEST
+class SampleLandmarks(Approximation):
+    """Samples (the reference first) in two passes over their rows: means at some points, and
+    sums over landmarks.
+    """
 
+    def __init__(self, data: Data, settings: EstimateSettings) -> None:
+        super().__init__(settings)
+        self.data = data
+        self.rows = list(samples_of(data).values())
+        self.sizes = [len(x) for x in self.rows]
+        self.models = len(self.rows) - 1
+        self.centre = centre_for(data.reference, settings.kernel)
+        self.kernel = settings.kernel.moved(self.centre)
+        self.reduction = KernelSums(self.kernel, self.centre)
+        self.paired = settings.dependence == "paired"
+        # U-statistics leave out pairs of a row with itself; across samples only where row a
+        # goes with row a.
+        self.own = [size / (size - 1) for size in self.sizes]
+        self.across = self.own[0] if self.paired else 1.0
+        # Landmarks are held once for every sample and once more, drawn rows also by
+        # themselves.
+        self.columns = int(data.reference.shape[1])
+        held = (self.models + 2, 3 * self.models, 4 * self.models + 2)
+        self.limits = landmark_limits(settings, *(self.columns * times for times in held))
+        self.orders = _drawn_rows(data, settings, "landmarks", self.limits[0] + TRIAL_ROWS)
 
-def _ksd_trade(
-    x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings, n: int
-) -> Trade:
-    """For KSD² at n rows, from rows x and scores at the places `order`."""
-    centre = centre_of(x)
-    models = len(scores)
-    runtime = settings.runtime
-    kernel = settings.kernel.moved(centre)
-    smallest = _smallest(settings)
-    stein = PairKernel(kernel)
+    @cached_property
+    def pilot(self) -> Estimates:
+        """The complete estimate of some rows, with the second-order part of all."""
+        count = pilot_rows(self.settings, len(self.rows) * self.columns)
+        some = [host(x[:: -(-len(x) // count)]) for x in self.rows]
+        kernel = self.settings.kernel
+        dependence = self.settings.dependence
+        return mmd.complete(some[0], some[1:], kernel, dependence, self.plain, sizes=self.sizes)
 
-    def at(rows: Rows) -> list[Array]:
-        return _stein_rows(x, scores, centre, rows)
+    def landmarks(self, count: int) -> Array:
+        """The first landmarks (J, d); fewer where the samples have fewer rows."""
+        return pooled_rows(self.data, self.orders, count, self.settings.seed)
 
-    trial = at(order[::-1][:TRIAL_ROWS])
-    values = stein.stein(trial, trial)
-
-    def residual_variance(count: int) -> Array:
-        points = at(order[:count])
-        near = stein.stein(trial, points)
-        own = _stein_inverses(kernel, points, smallest)
-        return np.array(
-            [a.mean_squared_residual(u, k) for a, u, k in zip(own, values, near, strict=True)]
+    def values(self, x: Array, points: Array) -> Array:
+        """k(x_a, z_j): (n, J)."""
+        return PairKernel(self.kernel).values(
+            shifted(x, self.centre), shifted(points, self.centre)
         )
 
-    def evaluated(count: int, drawn: int) -> float:
-        return float(n) * (2 * count + drawn)
+    def factor(self, points: Array) -> NystroemFactor:
+        return NystroemFactor.of(self.values(points, points), self.smallest)
 
-    held = x.shape[1] * (1 + models)
-    some = order[
-        : min(PILOT_ROWS, max(PILOT_ROWS // 2, 2 * _rows_in_memory(settings, 5 * held)))
-    ]
-    rows = [host(x[some]), *(host(s[some]) for s in scores)]
-    plain = replace(runtime, progress=None, checkpoint=None, scheduler=None)
-    pilot = ksd.complete(rows[0], rows[1:], settings.kernel, plain, settings.seed)
-    variances = pilot.second_order_variances * (len(some) / n) ** 2
-    most, most_drawn = _landmark_limits(settings, 3 * held, 3 * held, 3 * held)
-    limits = n**2 / 2.0, n, most_drawn
-    return Trade(
-        np.array([n]), min(n, most), residual_variance, variances, evaluated, models, *limits
-    )
+    def trade(self) -> Trade:
+        sizes = self.sizes
+        turned = {key: order[::-1].copy() for key, order in self.orders.items()}
+        trial = pooled_rows(self.data, turned, TRIAL_ROWS, self.settings.seed)
+        values = self.values(trial, trial)
 
+        def residual_variance(count: int) -> Array:
+            points = self.landmarks(count)
+            near = self.values(trial, points)
+            missed = self.factor(points).mean_squared_residual(values, near)
+            return 4.0 * missed / np.minimum(sizes[0], sizes[1:])
 
-def _stein_rows(x: Any, scores: Sequence[Any], centre: Array, rows: Rows) -> list[Array]:
-    """The rows at these places, less the centre, and their scores."""
-    return [shifted(host(x[rows]), centre), *(host(s[rows]) for s in scores)]
-
-
-def _stein_inverses(
-    kernel: Kernel, points: Sequence[Array], smallest: float
-) -> Iterator[NystroemFactor]:
-    """The inverse of the landmarks' Stein matrix for each model, one matrix at a time."""
-    for score in points[1:]:
-        own = (points[0], score)
-        yield NystroemFactor.of(PairKernel(kernel).stein(own, own)[0], smallest)
-
-
-def _ksd(
-    x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings
-) -> Estimates | None:
-    """KSD² of each model, scores (n, d) at the rows x (n, d), with the residual correction."""
-    n = len(x)
-    centre = centre_of(x)
-    models = len(scores)
-    runtime = settings.runtime
-    kernel = settings.kernel.moved(centre)
-    smallest = _smallest(settings)
-    estimator = cast(Landmarks, settings.estimator)
-    trade = _ksd_trade(x, scores, order, settings, n)
-    count, drawn = chosen_sizes(estimator, trade)
-    if estimator == Landmarks() and trade.cost(count, drawn) >= trade.longest:
-        return None
-    # Pairs of a row with itself.
-    diagonal = np.empty((n, models))
-    for part in parts(x.shape):
-        same = [shifted(host(x[part]), centre), *(host(s[part]) for s in scores)]
-        diagonal[part] = PairKernel(kernel).stein_pairs(same, same)
-    drawn_rows, weights = _sample_proportional_to_size(
-        diagonal, drawn, stream(settings.seed, RESIDUAL_STREAM, "reference")
-    )
-    landmarks = order[:count]
-    both = np.concatenate([order[:count], drawn_rows])
-
-    def sums(rows: Rows, weights: Array | None, report: Progress | None) -> Array:
-        """Σ_a u_i(z_j, x_a) of points and all rows, or of every row with weighted points."""
-        sources = (x, *scores, host(x[rows]), *(host(s[rows]) for s in scores))
-        matrix, columns = (
-            ((1 + models, 0), 0) if weights is None else ((0, 1 + models), 1 + models)
-        )
-        reduction = ksd.SteinSums(kernel, centre, models, columns=columns, weights=weights)
-        return host(
-            matrix_sums(reduction, sources, [matrix], replace(runtime, progress=report))[0].rows
+        return Trade(
+            smallest=min(sizes),
+            most=len(self.landmarks(self.limits[0])),
+            residual_variance=residual_variance,
+            variances=self.pilot.second_order_variances,
+            per_landmark=2.0 * sum(sizes),
+            per_drawn=sizes[0] * len(sizes) + 2.0 * sum(sizes[1:]),
+            matrices=1,
+            longest=float(pair_count(sizes[0], sizes[1:])),
+            rows=max(sizes),
+            most_drawn=self.limits[1],
         )
 
-    first, second = in_turn(runtime.progress, len(both), count)
-    means = sums(both, None, first) / (n - 1)  # with the factor n/(n−1) of U-statistics
-    points = _stein_rows(x, scores, centre, landmarks)
-    directions = zip(_stein_inverses(kernel, points, smallest), means[:count].T, strict=True)
-    g = sums(
-        landmarks, np.stack([inverse @ mean for inverse, mean in directions], axis=1), second
-    )
-    g = g - diagonal / (n - 1)
-    found = g[drawn_rows]
-    exact = means[count:] - diagonal[drawn_rows] / (n - 1)
-    jackknife = (n - 1) / (n - 2)
-    stratum = ResidualSample(n, found, exact - found, np.arange(models), jackknife, weights)
-    arguments = settings.seed, g.mean(axis=0), Psi(centred(g) * jackknife), diagonal.sum(axis=0)
-    return correct_with_residuals(
-        ksd.with_second_order(x, scores, kernel, centre, *arguments), [stratum], count
-    )
+    def estimates(self, count: int, drawn: int, progress: Progress | None) -> Estimates:
+        points = self.landmarks(count)
+        count = len(points)
+        drawn_rows = list(
+            _drawn_rows(self.data, self.settings, RESIDUAL_STREAM, drawn).values()
+        )
+        at_reference, *at_models = (
+            host(x[rows]) for x, rows in zip(self.rows, drawn_rows, strict=True)
+        )
+        # Each sample is summed at the landmarks, at the drawn rows of the reference, and at
+        # those of the models it meets.
+        where = [np.concatenate([points, at_reference, *at_models])]
+        where += [np.concatenate([points, at_reference, x]) for x in at_models]
+        pairs = sum(size * len(some) for size, some in zip(self.sizes, where, strict=True))
+        first, second = in_turn(progress, pairs, sum(self.sizes) * count)
+        samples = [(x,) for x in self.rows]
+        sums = self.sums(samples, [(some,) for some in where], None, first)
+        means = [each / size for each, size in zip(sums, self.sizes, strict=True)]
+        ours, *theirs = (mean[:count] for mean in means)
+        factor = self.factor(points)
+        weights = [factor @ self._of_reference(ours, theirs)]
+        weights += [factor @ self._of_model(i, ours, x) for i, x in enumerate(theirs, 1)]
+        passed = self.sums(samples, [(points,)] * len(samples), weights, second)
+        own = self._own_pairs()
+        contributions = [np.subtract(x, y, out=x) for x, y in zip(passed, own, strict=True)]
+        ends = np.cumsum([count, len(at_reference), *map(len, at_models)])
+        here = slice(ends[0], ends[1])
+        exact = [self._of_reference(means[0][here], [mean[here] for mean in means[1:]])]
+        exact += [
+            self._of_model(i, means[0][ends[i] : ends[i + 1]], means[i][ends[1] :])
+            for i in range(1, self.models + 1)
+        ]
+        exact = [x - y[rows] for x, y, rows in zip(exact, own, drawn_rows, strict=True)]
+        found = [x[rows] for x, rows in zip(contributions, drawn_rows, strict=True)]
+        dependence = self.settings.dependence
+        both = zip(
+            self.sizes, _strata(found, dependence), _strata(exact, dependence), strict=False
+        )
+        strata = [
+            ResidualSample(size, near, true - near, places)
+            for size, (places, near), (_, true) in both
+        ]
+        g, *f = contributions
+        values = g.mean(axis=0) + np.array([float(x.mean()) for x in f])
+        psi = joint_psi(g, [x[:, 0] for x in f], dependence)
+        estimates = replace(self.pilot, values=values, psi=psi)
+        whole = correct_with_residuals(estimates, strata, count)
+        # Of a kernel with one value rounding is left, which would be a certain difference.
+        rounding = 1e-14 * max(float(np.abs(mean).max()) for mean in means)
+        if max(np.abs(whole.values).max(), math.sqrt(whole.projection.max())) > rounding:
+            return whole
+        nothing = np.zeros(self.models)
+        return replace(whole, values=nothing, covariance=np.diag(nothing))
+
+    def _of_reference(self, ours: Array, theirs: Sequence[Array]) -> Array:
+        """(J, l) contributions of reference rows at some points, from the samples' means
+        there.
+        """
+        return np.stack([self.own[0] * ours - self.across * x for x in theirs], axis=1)
+
+    def _of_model(self, i: int, ours: Array, theirs: Array) -> Array:
+        """(J, 1) contributions of rows of sample i at some points."""
+        return (self.own[i] * theirs - self.across * ours)[:, None]
+
+    def _own_pairs(self) -> list[Array]:
+        """What pairs of a row with itself, or with its partner, add to contributions."""
+
+        def own(x: Any, y: Any) -> Array:
+            both = zip(in_parts(x, self.centre), in_parts(y, self.centre), strict=True)
+            values = np.concatenate([host(self.kernel.pairs(*part)) for part in both])
+            return values[:, None] / (len(x) - 1)
+
+        ours, *theirs = (own(x, x) for x in self.rows)
+        if not self.paired:
+            return [ours, *theirs]
+        partners = [own(x, self.rows[0]) for x in self.rows[1:]]
+        apart = [x - y for x, y in zip(theirs, partners, strict=True)]
+        return [ours - np.hstack(partners), *apart]
+
+
+def _strata(contributions: Sequence[Array], dependence: Dependence) -> list[tuple[Rows, Array]]:
+    """The contributions of rows that are drawn together, and the models they belong to."""
+    first, *models = contributions
+    everyone = np.arange(len(models))
+    if dependence == "paired":
+        return [(everyone, first + np.hstack(models))]
+    if dependence == "shared":
+        return [(everyone, first), (everyone, np.hstack(models))]
+    return [(everyone, first), *((everyone[i : i + 1], x) for i, x in enumerate(models))]
+
+
+class SteinLandmarks(Approximation):
+    """One sample of n rows with scores of l models, each of which has landmarks of its own
+    kernel; `order` numbers the rows they are taken from.
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        scores: Sequence[Any],
+        order: Rows,
+        settings: EstimateSettings,
+        n: int | None = None,
+    ) -> None:
+        super().__init__(settings)
+        self.rows = ksd.SteinRows(x, scores, settings.kernel)
+        self.order = order
+        self.size = len(x) if n is None else n
+        self.models = len(scores)
+        self.numbers = int(x.shape[1]) * (1 + self.models)
+        self.reduction = KernelSums(self.rows.kernel, self.rows.centre, self.models)
+
+    def factors(self, points: Sequence[Array]) -> Iterator[NystroemFactor]:
+        """That of the landmarks' Stein matrix for each model, one matrix at a time."""
+        for score in points[1:]:
+            own = (points[0], score)
+            yield NystroemFactor.of(self.rows.stein.stein(own, own)[0], self.smallest)
+
+    def trade(self) -> Trade:
+        n = self.size
+        settings = self.settings
+        stein = self.rows.stein
+        trial = self.rows.at(self.order[::-1][:TRIAL_ROWS])
+        values = stein.stein(trial, trial)
+
+        def residual_variance(count: int) -> Array:
+            points = self.rows.at(self.order[:count])
+            each = zip(self.factors(points), values, stein.stein(trial, points), strict=True)
+            return np.array([factor.mean_squared_residual(*own) for factor, *own in each]) / n
+
+        some = self.order[: pilot_rows(settings, self.numbers)]
+        x = host(self.rows.x[some])
+        scores = [host(s[some]) for s in self.rows.scores]
+        pilot = ksd.complete(x, scores, settings.kernel, self.plain, settings.seed)
+        most, most_drawn = landmark_limits(settings, *[3 * self.numbers] * 3)
+        return Trade(
+            smallest=n,
+            most=min(n, most),
+            residual_variance=residual_variance,
+            variances=pilot.second_order_variances * (len(some) / n) ** 2,
+            per_landmark=2.0 * n,
+            per_drawn=float(n),
+            matrices=self.models,
+            longest=n**2 / 2.0,
+            rows=n,
+            most_drawn=most_drawn,
+        )
+
+    def estimates(self, count: int, drawn: int, progress: Progress | None) -> Estimates:
+        n = self.size
+        seed = self.settings.seed
+        # Pairs of a row with itself.
+        diagonal = np.concatenate(list(self.rows.diagonal()))
+        drawn_rows, weights = _sample_proportional_to_size(
+            diagonal, drawn, stream(seed, RESIDUAL_STREAM, "reference")
+        )
+        landmarks = self.order[:count]
+        both = np.concatenate([landmarks, drawn_rows])
+        first, second = in_turn(progress, len(both), count)
+        every = [self.rows.x, *self.rows.scores]
+
+        def sums(rows: Rows, weights: Array | None, report: Progress | None) -> Array:
+            points = [host(part[rows]) for part in every]
+            own = None if weights is None else [weights]
+            return self.sums([every], [points], own, report)[0]
+
+        # With the factor n/(n−1) of U-statistics.
+        means = sums(both, None, first) / (n - 1)
+        factors = self.factors(self.rows.at(landmarks))
+        directions = [
+            factor @ mean for factor, mean in zip(factors, means[:count].T, strict=True)
+        ]
+        g = sums(landmarks, np.stack(directions, axis=1), second) - diagonal / (n - 1)
+        found = g[drawn_rows]
+        exact = means[count:] - diagonal[drawn_rows] / (n - 1)
+        factor = (n - 1) / (n - 2)
+        everyone = np.arange(self.models)
+        stratum = ResidualSample(n, found, exact - found, everyone, factor, weights)
+        values = g.mean(axis=0)
+        best = int(np.argmin(values))
+        yardstick = split_half_discrepancy(
+            float(diagonal[:, best].sum()), n, float(values[best]), n
+        )
+        estimates = Estimates(values, ksd.jackknife(g), yardstick=yardstick)
+        estimates = self.rows.with_second_order(estimates, seed)
+        return correct_with_residuals(estimates, [stratum], count)
 
 
 def _sample_proportional_to_size(

@@ -7,29 +7,31 @@ every row.
 
 from __future__ import annotations
 
+import math
 import reprlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from relfit.compute.memory import some_rows
+from relfit.compute.memory import cuts
 from relfit.data.arrays import as_rows
 from relfit.data.load import Data, require_rows
-from relfit.data.models import scores_of, stored_scores
+from relfit.data.models import scores_of
 from relfit.estimators.base import (
     Complete,
     Dependence,
     Estimates,
     EstimateSettings,
     Locations,
+    joint_psi,
     sample_name,
     samples_of,
 )
 from relfit.estimators.groups import row_orders, take
 from relfit.estimators.kernel import MOST_HELD, centre_of, separation
+from relfit.estimators.ksd import all_scores
 from relfit.estimators.pairkernel import PairKernel, row_products, squared_distances
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import JointEstimate, Psi, centred
@@ -140,38 +142,16 @@ class FSSD(AtLocations):
 AT_LOCATIONS: dict[str, type[AtLocations]] = {"ume": UME, "fssd": FSSD}
 
 
-@dataclass(frozen=True, eq=False)
-class Chunked:
-    """The rows (n, d) of one sample, or those numbered `kept`, minus a `centre`; read a part
-    at a time, never copied.
-
-    `width` is the number of features of a row.
-    """
-
-    rows: Array
-    kept: Rows | None = None
-    centre: Array | None = None
-    width: int = 1
-
-    def __len__(self) -> int:
-        return len(self.rows) if self.kept is None else len(self.kept)
-
-    def __getitem__(self, part: slice) -> Array:
-        rows = self.rows[part] if self.kept is None else self.rows[self.kept[part]]
-        return rows if self.centre is None else rows - self.centre
-
-    def parts(self) -> Iterator[slice]:
-        """Consecutive parts of the rows, so small that the rows of one and their features
-        are few numbers.
-        """
-        size = max(64, CHUNK_NUMBERS // max(16, self.width, self.rows.shape[1]))
-        return (slice(a, min(a + size, len(self))) for a in range(0, len(self), size))
+def chunks(rows: Array, features: int) -> list[slice]:
+    """Parts of the rows so small that the rows of one and their features are few numbers."""
+    width = max(16, features, rows.shape[1])
+    return list(cuts(len(rows), max(64, CHUNK_NUMBERS // width)))
 
 
 def ume(
-    reference: Chunked,
-    samples: Sequence[Chunked],
-    locations: Locations,
+    reference: Array,
+    samples: Sequence[Array],
+    points: Array,
     kernel: Kernel,
     dependence: Dependence,
 ) -> Estimates:
@@ -182,17 +162,17 @@ def ume(
     ``g_i(r_a) = τ(r_a)·(Σ_{b≠a} τ(r_b)/(n−1) − mean_c τ(x_c))`` and f_i likewise for the
     model's rows.
     """
-    points = locations.points
-    reference, *samples = (replace(x, width=len(points)) for x in (reference, *samples))
+    pairs = PairKernel(kernel)
+    unit = math.sqrt(len(points))
 
-    def features(x: Chunked) -> Features:
-        return lambda part: PairKernel(kernel).values(x[part], points) / np.sqrt(len(points))
+    def features(x: Array) -> Features:
+        return lambda part: pairs.values(x[part], points) / unit
 
     if dependence == "paired":
         # τ_a = τ(x_a) − τ(r_a) and D = mean_{a≠b} τ_a·τ_b, which leaves out the pairs of one
         # row.
         gaps = [
-            FeatureSample(reference, _difference(features(x), features(reference)))
+            FeatureSample(reference, _difference(features(x), features(reference)), len(points))
             for x in samples
         ]
         psi = Psi(centred(np.hstack([x.contributions(x.others[:, None]) for x in gaps])))
@@ -201,13 +181,13 @@ def ume(
             psi,
             np.array([_second_order(x, x) for x in gaps]),
         )
-    ours, *theirs = (FeatureSample(x, features(x)) for x in (reference, *samples))
+    ours, *theirs = (FeatureSample(x, features(x), len(points)) for x in (reference, *samples))
     values = np.array(
         [ours.squared_norm + x.squared_norm - 2.0 * float(ours.mean @ x.mean) for x in theirs]
     )
     g = ours.contributions(np.stack([ours.others - x.mean for x in theirs], axis=1))
     f = [x.contributions((x.others - ours.mean)[:, None])[:, 0] for x in theirs]
-    psi = Psi(centred(g), tuple(centred(row) for row in f), shared=dependence == "shared")
+    psi = joint_psi(g, f, dependence)
     each = np.array([_second_order(x, x) + 2.0 * _second_order(x, ours) for x in theirs])
     common = _second_order(ours, ours)
     # For models from common random numbers only the variances are known, not the second-order
@@ -217,7 +197,7 @@ def ume(
     )
 
 
-def fssd(reference: Chunked, scores: Scores, points: Array, kernel: Kernel) -> Estimates:
+def fssd(reference: Array, scores: Scores, points: Array, kernel: Kernel) -> Estimates:
     """FSSD² of each model at the locations (J, d), with ψ rows; `scores` gives every model's
     at a part of the rows.
 
@@ -226,14 +206,17 @@ def fssd(reference: Chunked, scores: Scores, points: Array, kernel: Kernel) -> E
     ḡ)·(n−1)/(n−2), the jackknife's, as for KSD.
     """
     n = len(reference)
-    reference = replace(reference, width=len(points))
+    centre = centre_of(reference)
+    kernel = kernel.moved(centre)
+    points = points - centre
+    parts = chunks(reference, len(points))
 
     def part_of(part: slice) -> _SteinPart:
-        return _SteinPart(kernel, reference[part], scores(part), points)
+        return _SteinPart(kernel, reference[part] - centre, scores(part), points)
 
-    totals = np.sum([part_of(part).totals() for part in reference.parts()], axis=0)
+    totals = np.sum([part_of(part).totals() for part in parts], axis=0)
     g = np.empty((n, len(totals)))
-    for part in reference.parts():
+    for part in parts:
         g[part] = part_of(part).contributions(totals) / ((n - 1) * points.size)
     some = part_of(slice(0, n, -(-n // SECOND_ORDER_ROWS)))
     psi = Psi(centred(g) * ((n - 1) / (n - 2)))
@@ -247,11 +230,12 @@ class FeatureSample:
     their second moments.
     """
 
-    def __init__(self, rows: Chunked, features: Features) -> None:
+    def __init__(self, rows: Array, features: Features, count: int) -> None:
         n = len(rows)
+        self.parts = chunks(rows, count)
         total = np.zeros(1)
         second = np.zeros((1, 1))
-        for part in rows.parts():
+        for part in self.parts:
             tau = features(part)
             total = total + tau.sum(axis=0)
             second = second + tau.T @ tau
@@ -269,7 +253,7 @@ class FeatureSample:
         (n, l).
         """
         out = np.empty((len(self.rows), directions.shape[1]))
-        for part in self.rows.parts():
+        for part in self.parts:
             tau = self.features(part)
             out[part] = tau @ directions - row_products(tau, tau)[:, None] / (
                 len(self.rows) - 1
@@ -345,11 +329,9 @@ def at_locations(data: Data, settings: EstimateSettings, locations: Locations) -
     """UME² or FSSD² of every model at the locations, from the rows that were not used to
     choose them.
     """
-    estimates_at = _estimator(data, _rows_left(data, locations), settings)
-    return replace(
-        estimates_at(locations),
-        notes=(f"{locations.note}; the models are compared there only",),
-    )
+    rest, _ = without_used_rows(data, locations)
+    estimates = _estimator(rest, settings)(locations.points)
+    return replace(estimates, notes=(f"{locations.note}; the models are compared there only",))
 
 
 def sizes_left(data: Data, locations: Locations) -> tuple[int, ...]:
@@ -365,7 +347,11 @@ def without_used_rows(data: Data, locations: Locations) -> tuple[Data, Locations
     """
     if not locations.left_out:
         return data, locations
-    return take(data, _rows_left(data, locations)), replace(locations, left_out={})
+    rows = {
+        key: np.delete(np.arange(len(x)), locations.left_out[key])
+        for key, x in samples_of(data).items()
+    }
+    return take(data, rows), replace(locations, left_out={})
 
 
 def choose_locations(
@@ -434,8 +420,8 @@ def _optimised(
             f"locations: expected at most {len(candidates)} (the rows held out "
             f"for them), got {count}"
         )
-    estimates_at = _estimator(data, held, settings)
-    each = [estimates_at(Locations(candidate[None])) for candidate in candidates]
+    estimates_at = _estimator(take(data, held), settings)
+    each = [estimates_at(candidate[None]) for candidate in candidates]
     points = candidates[best_separated(each, count)]
     note = (
         f"{_counted(points)} chosen among {len(candidates)} for telling the models apart: "
@@ -481,48 +467,26 @@ def _separation(estimates: Estimates) -> float:
     )
 
 
-def _estimator(
-    data: Data, rows: RowsOf, settings: EstimateSettings
-) -> Callable[[Locations], Estimates]:
+def _estimator(data: Data, settings: EstimateSettings) -> Callable[[Array], Estimates]:
+    """From locations to the estimates there."""
     kernel = settings.kernel
-    dependence = settings.dependence
     if data.kind == "samples":
-        reference, *samples = (Chunked(x, rows.get(key)) for key, x in samples_of(data).items())
-        return lambda locations: ume(reference, samples, locations, kernel, dependence)
-    centre = centre_of(data.reference)
-    raw = Chunked(data.reference, rows.get(None))
-    scores = _scores(data, raw, settings)
-    moved = replace(raw, centre=centre)
-    return lambda locations: fssd(
-        moved, scores, locations.points - centre, kernel.moved(centre)
-    )
+        reference, *samples = samples_of(data).values()
+        return lambda points: ume(reference, samples, points, kernel, settings.dependence)
+    scores = _scores(data, settings)
+    return lambda points: fssd(data.reference, scores, points, kernel)
 
 
-def _scores(data: Data, rows: Chunked, settings: EstimateSettings) -> Scores:
+def _scores(data: Data, settings: EstimateSettings) -> Scores:
     """The scores of every model at a part of the rows, from a file, from memory or evaluated
     anew.
     """
-    if settings.folder is not None:
-        x = (
-            data.reference
-            if rows.kept is None
-            else some_rows(data.reference, rows.kept, settings.folder)
-        )
-        stored = [
-            stored_scores(name, density, x, settings.folder)
-            for name, density in data.densities.items()
-        ]
-        return lambda part: [scores[part] for scores in stored]
-
-    def evaluated(part: slice) -> list[Array]:
-        return [
-            scores_of(name, density, rows[part]) for name, density in data.densities.items()
-        ]
-
-    if len(rows) * data.reference.shape[1] * len(data.densities) > MOST_SCORES:
-        return evaluated
-    kept = cache(lambda start, stop, step: evaluated(slice(start, stop, step)))
-    return lambda part: kept(part.start, part.stop, part.step)
+    x = data.reference
+    densities = data.densities.items()
+    if settings.folder is None and x.size * len(densities) > MOST_SCORES:
+        return lambda part: [scores_of(name, density, x[part]) for name, density in densities]
+    held = [all_scores(name, density, x, settings.folder) for name, density in densities]
+    return lambda part: [scores[part] for scores in held]
 
 
 def pooled_rows(data: Data, rows: RowsOf, count: int, seed: int) -> Array:
@@ -541,15 +505,6 @@ def pooled_rows(data: Data, rows: RowsOf, count: int, seed: int) -> Array:
         len(pool), min(count // 2, len(pool)), replace=False
     )
     return np.concatenate([from_reference, pool[drawn]])
-
-
-def _rows_left(data: Data, locations: Locations) -> dict[str | None, Rows]:
-    used = locations.left_out
-    return {
-        key: np.delete(np.arange(len(x)), used[key])
-        for key, x in samples_of(data).items()
-        if key in used
-    }
 
 
 def _counted(points: Array) -> str:

@@ -15,7 +15,7 @@ of u follow from the products.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
 from scipy.spatial.distance import cdist
 
-from relfit.compute.backend import LARGEST_PRODUCT_RATIO, NumpyBackend, Together
+from relfit.compute.backend import LARGEST_PRODUCT_RATIO, Together
 from relfit.compute.memory import parts
 from relfit.kernels.base import Kernel, Weight
 from relfit.kernels.custom import Precomputed
@@ -41,30 +41,124 @@ STEP = 8
 RowSums = Callable[[Mapping[Weight, Array]], Array]
 
 
-class Part(NamedTuple):
-    """The pairs (a, a+r), first ≤ a < last, r = 1..lags, of a window that holds at least
-    last + lags rows.
+class Layout:
+    """Which pairs of rows x (n, d) and y are evaluated."""
+
+    def products(self, a: Array, b: Array) -> Array:
+        """a·b of every pair, from numbers (n, c) of both sides."""
+        raise NotImplementedError
+
+    def sides(self, u: Array, v: Array) -> tuple[Array, Array]:
+        """One number of each row of both sides, in shapes that go with those of the pairs."""
+        raise NotImplementedError
+
+    def squares(self, x: Array, y: Array, length: float) -> Array:
+        """‖x − y‖² of every pair, exact enough for a kernel of this length."""
+        raise NotImplementedError
+
+    def slopes(self, x: Array, y: Array, s: Array, t: Array) -> Array:
+        """(x − y)·(t − s) of every pair."""
+        left = np.hstack([x, s])
+        right = np.hstack([t, y])
+        return self.products_and_sums(left, right, -row_products(x, s), -row_products(y, t))
+
+    def products_and_sums(self, a: Array, b: Array, u: Array, v: Array) -> Array:
+        """a·b + u + v of every pair, by one product."""
+        left = np.column_stack([a, u, np.ones(len(a))])
+        return self.products(left, np.column_stack([b, np.ones(len(b)), v]))
+
+
+class AllPairs(Layout):
+    """Every row with every other: (n, m)."""
+
+    def products(self, a: Array, b: Array) -> Array:
+        return np.asarray(a @ b.T)
+
+    def sides(self, u: Array, v: Array) -> tuple[Array, Array]:
+        return u[:, None], v
+
+    def squares(self, x: Array, y: Array, length: float) -> Array:
+        return squared_distances(x, y, length)
+
+
+class RowByRow(Layout):
+    """Row a with row a: (n,)."""
+
+    def products(self, a: Array, b: Array) -> Array:
+        return row_products(a, b)
+
+    def sides(self, u: Array, v: Array) -> tuple[Array, Array]:
+        return u, v
+
+    def squares(self, x: Array, y: Array, length: float) -> Array:
+        gap = x - y
+        return row_products(gap, gap)
+
+    def slopes(self, x: Array, y: Array, s: Array, t: Array) -> Array:
+        return row_products(x - y, t - s)
+
+
+@dataclass(frozen=True)
+class Band(Layout):
+    """Row a with the rows a + 1, …, a + lags: (n, lags), of n + lags rows on both sides.
+
+    >>> x = np.arange(4.0)[:, None]
+    >>> Band(2).products(x, x)
+    array([[0., 0.],
+           [2., 3.]])
     """
 
-    first: int
-    last: int
     lags: int
+
+    def products(self, a: Array, b: Array) -> Array:
+        lags = self.lags
+        rows = len(a) - lags
+        whole = rows // STEP * STEP
+        out = np.empty((rows, lags))
+        if whole:
+            few = a[:whole].reshape(-1, STEP, a.shape[1])
+            many = sliding_window_view(b[1 : whole + lags], STEP + lags - 1, axis=0)[::STEP]
+            out[:whole] = self._diagonals(few @ many).reshape(whole, lags)
+        if whole < rows:
+            out[whole:] = self._diagonals((a[whole:rows] @ b[whole + 1 :].T)[None])[0]
+        return out
+
+    def _diagonals(self, tiles: Array) -> Array:
+        """Row i of each tile (groups, rows, rows+lags−1) from its column i on: (groups, rows,
+        lags).
+        """
+        group, row, column = tiles.strides
+        shape = (*tiles.shape[:2], self.lags)
+        return as_strided(tiles, shape, (group, row + column, column), writeable=False)
+
+    def sides(self, u: Array, v: Array) -> tuple[Array, Array]:
+        return u[: -self.lags, None], sliding_window_view(v[1:], self.lags)
+
+    def squares(self, x: Array, y: Array, length: float) -> Array:
+        first = row_products(x, x)
+        second = row_products(y, y)
+        if not first.max() + second.max() <= 2.0 * LARGEST_PRODUCT_RATIO * length**2:
+            # Products of rows so far out would lose their digits.
+            rows = len(x) - self.lags
+            gaps = (x[:rows] - y[r : rows + r] for r in range(1, self.lags + 1))
+            return np.stack([row_products(gap, gap) for gap in gaps], axis=1)
+        squares = self.products_and_sums(-2.0 * x, y, first, second)
+        return np.maximum(squares, 0.0, out=squares)
+
+
+ALL_PAIRS = AllPairs()
+ROW_BY_ROW = RowByRow()
 
 
 class SteinTerms(NamedTuple):
-    """Of pairs of rows with d columns: r², the s·s' and (x − x')·(s' − s) of each model, and
-    the weight of each pair, if there is one.
+    """Of pairs of rows with d columns: r², the weight of each pair, if there is one, and s·s'
+    and (x − x')·(s' − s) of one model after another.
     """
 
     columns: int
     squares: Array
-    products: list[Array]
-    slopes: list[Array]
     weight: Array | None
-
-
-BandValues = Callable[[Part], Array]
-"""The values of the pairs of a part, for each model: (l, last−first, lags)."""
+    models: Iterable[tuple[Array, Array]]
 
 
 @dataclass(frozen=True)
@@ -72,8 +166,8 @@ class PairKernel:
     """Values of a kernel, and of the Stein kernels of l models, between rows x (n, d) and y
     (m, d).
 
-    `dense` values are those of all pairs, (n, m); others are row by row, (n,). Rows with
-    scores are a sequence: the rows, then each model's scores at them.
+    The layout says of which pairs: all of them by default. Rows with scores are a sequence:
+    the rows, then each model's scores at them.
 
     >>> from relfit.kernels.standard import Gaussian
     >>> k = PairKernel(Gaussian(1.0))
@@ -88,56 +182,52 @@ class PairKernel:
 
     kernel: Kernel
 
-    def values(self, x: Array, y: Array, *, dense: bool = True) -> Array:
+    def values(self, x: Array, y: Array, layout: Layout = ALL_PAIRS) -> Array:
         """k(x_a, y_b)."""
-        if not dense:
+        if layout is ROW_BY_ROW:
             return self.kernel.pairs(x, y)
         if isinstance(self.kernel, Precomputed):
             return self.kernel.block(x, y)
-        return self.weights(x, y, ("phi",))[0]
+        return self.weights(x, y, ("phi",), layout)[0]
 
-    def weights(self, x: Array, y: Array, which: Sequence[Weight]) -> tuple[Array, ...]:
-        """φ, φ' and r²φ'' (n, m), with the weights of the rows if there are any."""
+    def weights(
+        self, x: Array, y: Array, which: Sequence[Weight], layout: Layout = ALL_PAIRS
+    ) -> tuple[Array, ...]:
+        """φ, φ' and r²φ'', with the weights of the rows if there are any."""
         plain = self.kernel.untilted
         dot = plain.variable == "dot"
-        t = x @ y.T if dot else squared_distances(x, y, plain.length)
+        t = layout.products(x, y) if dot else layout.squares(x, y, plain.length)
+        weight = self._tilt(x, y, layout)
         weights = plain.weights(t, which)
+        return weights if weight is None else tuple(weight * each for each in weights)
+
+    def _tilt(self, x: Array, y: Array, layout: Layout) -> Array | None:
+        """w(x_a) w(y_b) of a tilted kernel."""
         tilt = self.kernel.tilt
         if tilt is None:
-            return weights
-        scale = tilt.weights(x)[:, None] * tilt.weights(y)
-        return tuple(scale * weight for weight in weights)
+            return None
+        left, right = layout.sides(tilt.weights(x), tilt.weights(y))
+        return np.asarray(left * right)
 
     def stein(
-        self, first: Sequence[Array], second: Sequence[Array], *, dense: bool = True
+        self, first: Sequence[Array], second: Sequence[Array], layout: Layout = ALL_PAIRS
     ) -> list[Array]:
         """u_i(x_a, y_b) of each model; `first` and `second` hold rows with scores."""
-        if not dense:
-            return self.stein_of(self.stein_terms(first, second))
+        return self.stein_of(self.stein_terms(first, second, layout))
+
+    def stein_terms(
+        self, first: Sequence[Array], second: Sequence[Array], layout: Layout = ALL_PAIRS
+    ) -> SteinTerms:
+        """What `stein_of` needs of pairs: it is the same for every length."""
         x = first[0]
         y = second[0]
-        s = self.tilted_scores(*first)
-        t = self.tilted_scores(*second)
-        phi, dphi, r2ddphi = self.weights(x, y, STEIN_WEIGHTS)
-        trace = -2.0 * x.shape[1] * dphi - 4.0 * r2ddphi
-
-        def value(a: Array, b: Array) -> Array:
-            slopes = x @ b.T + a @ y.T - row_products(x, a)[:, None] - row_products(y, b)
-            return np.asarray(phi * (a @ b.T) + 2.0 * dphi * slopes + trace)
-
-        return [value(a, b) for a, b in zip(s, t, strict=True)]
-
-    def stein_terms(self, first: Sequence[Array], second: Sequence[Array]) -> SteinTerms:
-        """What `stein_of` needs of pairs, row by row: it is the same for every length."""
-        x = first[0]
-        y = second[0]
-        gap = x - y
-        both = list(zip(self.tilted_scores(*first), self.tilted_scores(*second), strict=True))
-        products = [row_products(s, t) for s, t in both]
-        slopes = [row_products(gap, t - s) for s, t in both]
-        tilt = self.kernel.tilt
-        weight = None if tilt is None else tilt.weights(x) * tilt.weights(y)
-        return SteinTerms(x.shape[1], row_products(gap, gap), products, slopes, weight)
+        both = zip(self.tilted_scores(*first), self.tilted_scores(*second), strict=True)
+        return SteinTerms(
+            x.shape[1],
+            layout.squares(x, y, self.kernel.length),
+            self._tilt(x, y, layout),
+            ((layout.products(s, t), layout.slopes(x, y, s, t)) for s, t in both),
+        )
 
     def stein_of(self, terms: SteinTerms) -> list[Array]:
         """u_i of each model, from the terms of pairs."""
@@ -145,12 +235,12 @@ class PairKernel:
         if terms.weight is not None:
             phi, dphi, r2ddphi = (terms.weight * each for each in (phi, dphi, r2ddphi))
         trace = -2.0 * terms.columns * dphi - 4.0 * r2ddphi
-        both = zip(terms.products, terms.slopes, strict=True)
-        return [np.asarray(phi * s + 2.0 * dphi * slope + trace) for s, slope in both]
+        dphi = 2.0 * dphi
+        return [phi * product + dphi * slope + trace for product, slope in terms.models]
 
     def stein_pairs(self, first: Sequence[Array], second: Sequence[Array]) -> Array:
         """u_i(x_a, y_a) row by row: (n, l)."""
-        return np.stack(self.stein(first, second, dense=False), axis=1)
+        return np.stack(self.stein(first, second, ROW_BY_ROW), axis=1)
 
     def tilted_scores(self, x: Array, *scores: Array) -> Sequence[Array]:
         """s + ∇ log w, the scores with which the plain kernel gives what the weighted one
@@ -161,104 +251,81 @@ class PairKernel:
         slope = self.kernel.tilt.gradient(x)
         return [s + slope for s in scores]
 
-    def stein_columns(
-        self, x: Array, scores: Sequence[Array]
-    ) -> tuple[dict[Weight, Array], RowSums]:
-        """Columns R of every weight, and the row sums Σ_b u_i(x_a, y_b) (n, l) given W(x, y)
-        @ R(y), without w.
-
-        With e = x·s' + s·x' − x·s − x'·s', which is bilinear in [1, x, s, x·s], u = φ s·s' +
-        φ'(2e − 2d) − 4r²φ''. Where φ' = −γφ, as for a Gaussian, everything is φ times a
-        bilinear form: with v = s − 2γx and c = 2γ s·x − 4γ²‖x‖² + dγ, ``u = φ (v·v' + 4γ²
-        x·x' + c + c')``, which takes φ @ [1, x, c_i, v_i] alone.
+    def value_columns(self, ones: Array) -> tuple[dict[Weight, Array], RowSums]:
+        """A column of ones for every kernel, and the row sums Σ_b φ(x_a, x_b): (n,), or (n,
+        k) of several kernels.
         """
         plain = self.kernel.untilted
         if isinstance(plain, Together):
-            return _columns_together(plain.kernels, x, scores)
-        d = x.shape[1]
+            names = plain.names
+            return dict.fromkeys(names, ones), lambda products: np.stack(
+                [products[name] for name in names], axis=1
+            )
+        return {"phi": ones}, lambda products: products["phi"]
+
+    def stein_columns(self, x: Array, scores: Sequence[Array]) -> dict[Weight, Array]:
+        """Columns R of every weight, whose products with the kernel matrices `stein_sums`
+        takes. They do not depend on the length of the kernel.
+
+        Where φ' = −γφ, as for a Gaussian, every product follows from φ @ [1, x, x·s_i, s_i,
+        ‖x‖²].
+        """
+        plain = self.kernel.untilted
+        if isinstance(plain, Together):
+            each = PairKernel(plain.kernels[0]).stein_columns(x, scores)
+            names: Any = [(k, w) for k in range(len(plain.kernels)) for w in each]
+            return {name: each[name[1]] for name in names}
         arrays = library(x)
         one = arrays.ones_like(x[:, :1])
-        gamma = decay_rate(plain)
-        if gamma is not None:
-            v, c = _gaussian_terms(x, scores, gamma, 4.0)
-            right: dict[Weight, Array] = {
-                "phi": arrays.hstack([one, x, arrays.stack(c, axis=1), *v])
-            }
-
-            def gaussian(products: Mapping[Weight, Array]) -> Array:
-                sums = _bilinear_sums(products["phi"], d, c, v)
-                shared = 4.0 * gamma**2 * row_products(x, products["phi"][:, 1 : 1 + d])
-                return sums + shared[:, None]
-
-            return right, gaussian
-
-        c = [-row_products(x, s) for s in scores]
+        along = arrays.stack([row_products(x, s) for s in scores], axis=1)
+        columns = [one, x, along, *scores]
+        if decay_rate(plain) is not None:
+            return {"phi": arrays.hstack([*columns, row_products(x, x)[:, None]])}
         vectors = arrays.hstack(list(scores))
-        dphi = arrays.hstack([one, x, arrays.stack(c, axis=1), vectors])
+        return {"phi": vectors, "dphi": arrays.hstack(columns), "r2ddphi": one}
 
-        def radial(products: Mapping[Weight, Array]) -> Array:
-            slopes = products["dphi"]
-            at_x = slopes[:, 1 : 1 + d]
-            trace = -2.0 * d * slopes[:, 0] - 4.0 * products["r2ddphi"][:, 0]
-            sums = 2.0 * _bilinear_sums(slopes, d, c, [x] * len(c)) + trace[:, None]
-            phi = arrays.hsplit(products["phi"], len(c))
-            own = [
-                row_products(s, part + 2.0 * at_x) for s, part in zip(scores, phi, strict=True)
+    def stein_sums(
+        self, x: Array, scores: Sequence[Array], products: Mapping[Any, Array]
+    ) -> Array:
+        """The row sums Σ_b u_i(x_a, x_b), (n, l), or (n, k, l) of k kernels, given W(x, y) @
+        R(y), without w.
+
+        With e = x·s' + s·x' − x·s − x'·s', which is bilinear in [1, x, s, x·s], u = φ s·s' +
+        2φ'e − 2dφ' − 4r²φ''.
+        """
+        plain = self.kernel.untilted
+        arrays = library(x)
+        if isinstance(plain, Together):
+            each = [
+                PairKernel(kernel).stein_sums(
+                    x, scores, {w: part for (j, w), part in products.items() if j == k}
+                )
+                for k, kernel in enumerate(plain.kernels)
             ]
-            return cast(Array, sums + arrays.stack(own, axis=1))
-
-        return {"phi": vectors, "dphi": dphi, "r2ddphi": one}, radial
-
-    def stein_bands(self, window: Sequence[Array]) -> BandValues:
-        """u_i of the pairs in a window of rows with scores."""
-        rows = window[0]
-        scores = self.tilted_scores(*window)
-        x = BandRows(self.kernel, rows)
-        gamma = decay_rate(x.kernel)
+            return cast(Array, arrays.stack(each, axis=1))
+        d = x.shape[1]
+        first = 1 + d + len(scores)
+        last = first + d * len(scores)
+        phi = products["phi"]
+        gamma = decay_rate(plain)
         if gamma is None:
-            return _radial_bands(x, rows, scores)
-        return _gaussian_bands(x, rows, scores, gamma)
-
-
-def _columns_together(
-    kernels: Sequence[Kernel], x: Array, scores: Sequence[Array]
-) -> tuple[dict[Any, Array], RowSums]:
-    """Columns that do not depend on the length of the kernel, and the row sums (n, k, l) of
-    all k kernels.
-    """
-    each = [PairKernel(kernel).stein_columns(x, scores) for kernel in kernels]
-    rates = [decay_rate(kernel) for kernel in kernels]
-    right: dict[Any, Array] = {}
-    if None in rates:
-        for k in range(len(kernels)):
-            right |= {(k, weight): matrix for weight, matrix in each[0][0].items()}
-    else:
-        slopes = np.stack([row_products(s, x) for s in scores], axis=1)
-        one = np.ones((len(x), 1))
-        columns = np.hstack([one, x, row_products(x, x)[:, None], slopes, *scores])
-        right = {(k, "phi"): columns for k in range(len(kernels))}
-
-    def finish(products: Mapping[Any, Array]) -> Array:
+            dphi = products["dphi"]
+            r2ddphi = products["r2ddphi"][:, 0]
+        else:
+            dphi = -gamma * phi[:, :last]
+            r2 = row_products(x, x) * phi[:, 0] + phi[:, last]
+            r2ddphi = gamma**2 * (r2 - 2.0 * row_products(x, phi[:, 1 : 1 + d]))
+            phi = phi[:, first:last]
+        at_one = dphi[:, 0]
+        at_x = dphi[:, 1 : 1 + d]
+        trace = -2.0 * d * at_one - 4.0 * r2ddphi
         sums = []
-        for k, (own, finish_one) in enumerate(each):
-            found = {weight: products[k, weight] for weight in own}
-            rate = rates[k]
-            if rate is not None:
-                found["phi"] = _of_rate(found["phi"], rate, x.shape[1], len(scores))
-            sums.append(finish_one(found))
-        return np.stack(sums, axis=1)
-
-    return right, finish
-
-
-def _of_rate(product: Array, gamma: float, d: int, models: int) -> Array:
-    """W @ [1, x, c_i, v_i] of a Gaussian, from W @ [1, x, ‖x‖², s_i·x, s_i]."""
-    one, x, squares, slopes, scores = np.split(
-        product, np.cumsum([1, d, 1, models]).tolist(), axis=1
-    )
-    c = 2.0 * gamma * slopes + d * gamma * one - 4.0 * gamma**2 * squares
-    v = scores - 2.0 * gamma * np.tile(x, models)
-    return np.hstack([one, x, c, v])
+        for i, s in enumerate(scores):
+            own = slice(i * d, (i + 1) * d)
+            slopes = row_products(x, dphi[:, first:last][:, own]) + row_products(s, at_x)
+            slopes = slopes - row_products(x, s) * at_one - dphi[:, 1 + d + i]
+            sums.append(row_products(s, phi[:, own]) + 2.0 * slopes + trace)
+        return cast(Array, arrays.stack(sums, axis=1))
 
 
 def decay_rate(kernel: Kernel) -> float | None:
@@ -292,173 +359,3 @@ def squared_distances(x: Array, y: Array, length: float) -> Array:
         gap = a[first[part]] - b[second[part]]
         squares[first[part], second[part]] = row_products(gap, gap)
     return np.asarray(squares)
-
-
-def _gaussian_terms(
-    x: Array, scores: Sequence[Array], gamma: float, squares: float
-) -> tuple[list[Array], list[Array]]:
-    """v_i = s_i − 2γx and c_i = 2γ s_i·x + dγ − `squares` γ²‖x‖²; ‖x‖² is wholly in c with
-    4, half of it with 2.
-    """
-    drift = 2.0 * gamma * x
-    shared = x.shape[1] * gamma - squares * gamma**2 * row_products(x, x)
-    v = [s - drift for s in scores]
-    c = [2.0 * gamma * row_products(s, x) + shared for s in scores]
-    return v, c
-
-
-def _bilinear_sums(product: Array, d: int, c: Sequence[Array], left: Sequence[Array]) -> Array:
-    """Σ_b W(x_a, y_b) (left_i·right_i + c_i + c_i') of every model (n, l), from W @ [1, x,
-    c_1.., right_1..].
-    """
-    arrays = library(product)
-    models = len(c)
-    at_one = product[:, 0]
-    at_c = product[:, 1 + d : 1 + d + models]
-    at_right = arrays.hsplit(product[:, 1 + d + models :], models)
-    sums = [
-        row_products(a, part) + own * at_one
-        for a, part, own in zip(left, at_right, c, strict=True)
-    ]
-    return cast(Array, arrays.stack(sums, axis=1) + at_c)
-
-
-def band_products(left: Array, right: Array, part: Part) -> Array:
-    """``left_a · right_{a+r}``: (last−first, lags), from left (n, c) and right (c, n).
-
-    >>> x = np.arange(4.0)[:, None]
-    >>> band_products(x, x.T, Part(0, 2, 2))
-    array([[0., 0.],
-           [2., 3.]])
-    """
-    first, last, lags = part
-    whole = (last - first) // STEP * STEP
-    out = np.empty((last - first, lags))
-    if whole:
-        few = left[first : first + whole].reshape(-1, STEP, left.shape[1])
-        many = sliding_window_view(
-            right[:, first + 1 : first + whole + lags], STEP + lags - 1, axis=1
-        )[:, ::STEP]
-        out[:whole] = _diagonals(few @ many.transpose(1, 0, 2), lags).reshape(whole, lags)
-    if first + whole < last:
-        rest = left[first + whole : last] @ right[:, first + whole + 1 : last + lags]
-        out[whole:] = _diagonals(rest[None], lags)[0]
-    return out
-
-
-def _diagonals(tiles: Array, lags: int) -> Array:
-    """Row i of each tile (groups, rows, rows+lags−1) from its column i on: (groups, rows,
-    lags).
-    """
-    group, row, column = tiles.strides
-    return as_strided(
-        tiles, (*tiles.shape[:2], lags), (group, row + column, column), writeable=False
-    )
-
-
-class BandRows:
-    """Rows prepared for a kernel without its weight; `tilt` (n,) holds the weights of the
-    rows, if there is one.
-    """
-
-    def __init__(self, kernel: Kernel, rows: Array) -> None:
-        self.kernel = kernel.untilted
-        self.rows = rows
-        self.points = NumpyBackend().points(self.kernel, rows)
-        self.tilt = None if kernel.tilt is None else kernel.tilt.weights(rows)
-
-    def argument(self, other: BandRows, part: Part) -> Array:
-        """The argument of φ; for an exponential of r², the exponent."""
-        rate = self.kernel.unit_rate
-        if not self.points.by_differences and not other.points.by_differences:
-            t = band_products(self.points.left, other.points.right, part)
-            return (
-                t
-                if self.kernel.variable == "dot" or rate is not None
-                else np.maximum(t, 0.0, out=t)
-            )
-        # The rows are so far out that products of them would lose their digits.
-        first, last, lags = part
-        unit = 1.0 if rate is None else self.kernel.length
-        gaps = (
-            (self.rows[first:last] - other.rows[first + r : last + r]) / unit
-            for r in range(1, lags + 1)
-        )
-        r2 = np.stack([row_products(gap, gap) for gap in gaps], axis=1)
-        return r2 if rate is None else rate * r2
-
-    def weights(
-        self, other: BandRows, part: Part, which: Sequence[Weight]
-    ) -> tuple[Array, ...]:
-        """The functions named in `which` at the pairs (x_a, y_{a+r})."""
-        t = self.argument(other, part)
-        weights = (
-            self.kernel.weights(t, which)
-            if self.kernel.unit_rate is None
-            else (np.exp(t, out=t),)
-        )
-        return tuple(self.tilted(other, part, w) for w in weights)
-
-    def values(self, other: BandRows, part: Part) -> Array:
-        """k(x_a, y_{a+r})."""
-        return self.weights(other, part, ("phi",))[0]
-
-    def tilted(self, other: BandRows, part: Part, values: Array) -> Array:
-        """The values times w(x_a) w(y_{a+r}), if there is a weight."""
-        if self.tilt is None or other.tilt is None:
-            return values
-        partners = sliding_window_view(
-            other.tilt[part.first + 1 : part.last + part.lags], part.lags
-        )
-        return np.asarray(values * self.tilt[part.first : part.last, None] * partners)
-
-
-def _gaussian_bands(
-    x: BandRows, rows: Array, scores: Sequence[Array], gamma: float
-) -> BandValues:
-    """``u = φ (v·v' + c + c' − 2γ²r²)`` with half of ‖x‖² in r²: one product a model, from
-    exponents already known.
-    """
-    v, c = _gaussian_terms(rows, scores, gamma, 2.0)
-    sides = [_with_sums(a, a, own) for a, own in zip(v, c, strict=True)]
-
-    def values(part: Part) -> Array:
-        exponent = x.argument(x, part)  # −γr²
-        phi = x.tilted(x, part, np.exp(exponent))
-        exponent *= 2.0 * gamma
-        u = np.empty((len(sides), *phi.shape))
-        for out, side in zip(u, sides, strict=True):
-            np.add(band_products(*side, part), exponent, out=out)
-            out *= phi
-        return u
-
-    return values
-
-
-def _radial_bands(x: BandRows, rows: Array, scores: Sequence[Array]) -> BandValues:
-    """Any radial kernel: s·s' is one product, and (x−x')·(s'−s) = x·s' + s·x' − x·s − x'·s'
-    another.
-    """
-    sides = [
-        _with_sums(np.hstack([rows, s]), np.hstack([s, rows]), -row_products(rows, s))
-        for s in scores
-    ]
-
-    def values(part: Part) -> Array:
-        phi, dphi, r2ddphi = x.weights(x, part, STEIN_WEIGHTS)
-        trace = -2.0 * rows.shape[1] * dphi - 4.0 * r2ddphi
-        dphi = 2.0 * dphi
-        u = np.empty((len(sides), *phi.shape))
-        for out, s, side in zip(u, scores, sides, strict=True):
-            np.multiply(band_products(s, s.T, part), phi, out=out)
-            out += band_products(*side, part) * dphi
-            out += trace
-        return u
-
-    return values
-
-
-def _with_sums(left: Array, right: Array, c: Array) -> tuple[Array, Array]:
-    """Sides whose products are left_a·right_b + c_a + c_b."""
-    ones = np.ones(len(c))
-    return np.column_stack([left, c, ones]), np.column_stack([right, ones, c]).T
