@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.monitor.gate import judge_monitor
+from relfit.report.gate import judge_monitor
 
 
 @pytest.fixture

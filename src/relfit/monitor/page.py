@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from relfit.monitor.result import MonitorResult, header, notes, summary, table
 from relfit.report.figures import Frame, Scale, scale_of, signed
 from relfit.report.gate import Gate
 from relfit.report.page import LONGEST_LABEL, environment
+from relfit.results.monitor import MonitorResult, header, notes, summary, table
 from relfit.results.table import short_names
 from relfit.util.errors import InputError
 

@@ -38,7 +38,7 @@ from relfit.monitor.evidence import (
     ranks,
     regrets,
 )
-from relfit.monitor.result import MonitorResult
+from relfit.results.monitor import MonitorResult
 from relfit.util.arrays import Array
 from relfit.util.checks import check_alpha, check_choice, check_number
 from relfit.util.errors import InputError
@@ -280,7 +280,7 @@ class Monitor:
     def report(self, path: str | os.PathLike[str], *, gate: Any = None) -> None:
         """Write a page with the e-values and the confidence sequences over time.
 
-        `gate` is what `relfit.monitor.gate.judge_monitor` answered: its sentence stands
+        `gate` is what `relfit.report.gate.judge_monitor` answered: its sentence stands
         above everything else.
         """
         from relfit.monitor.page import monitor_page
