@@ -26,6 +26,14 @@ _MARGIN = 0.04
 # Bars are cut off so many standard errors from their value: selective intervals can be
 # infinite.
 _LONGEST = 5.0
+# Who beats whom, seen from the row of the grid.
+SIGNS = {
+    "clearly better": "▲",
+    "better": "△",
+    "clearly worse": "▼",
+    "worse": "▽",
+    "no evidence": "·",
+}
 
 
 @dataclass(frozen=True)
