@@ -190,10 +190,20 @@ def render_report(
 
 
 def write_report(
-    comparison: Comparison, path: str | os.PathLike[str], data: Any = None, **shown: Any
+    comparison: Comparison,
+    path: str | os.PathLike[str],
+    data: Any = None,
+    *,
+    items: Any = None,
+    command: str | None = None,
+    gate: Any = None,
+    title: str | None = None,
 ) -> None:
     """Write the report to a file, as `Comparison.report` says."""
-    write_text_atomic(path, render_report(comparison, data, **shown))
+    page = render_report(
+        comparison, data, items=items, command=command, gate=gate, title=title
+    )
+    write_text_atomic(path, page)
 
 
 def _flags(comparison: Comparison, sensitivity: Sensitivity | None) -> dict[str, str]:
