@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.checks.densities import separated_clusters
+from relfit.checks.data import separated_clusters
 from relfit.report.checks import about, bandwidth_sensitivity, checks, rows_advice
 from relfit.report.recall import recall
 

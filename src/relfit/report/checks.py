@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from relfit.api import plan
-from relfit.checks.densities import separated_clusters
+from relfit.checks.data import fine_structure_note, separated_clusters
 from relfit.checks.robustness import (
     Sensitivity,
     bandwidth_note,
@@ -23,7 +23,6 @@ from relfit.checks.robustness import (
     scaled,
     sensitivity,
 )
-from relfit.checks.rows import fine_structure_note
 from relfit.compute.reduce import Runtime
 from relfit.data.check_score import check_score
 from relfit.estimators.base import Complete, EstimateSettings

@@ -245,13 +245,16 @@ def _taken(comparison: Comparison, data: Data, rows: Mapping[str | None, Rows]) 
     """The data with these rows only, in memory, and prepared as the result's preset does it:
     once more does no harm.
     """
-    samples: dict[str | None, Any] = {None: data.reference, **data.samples}
-    taken = {
-        name: _prepared(comparison, sample[rows[name]]) for name, sample in samples.items()
+    samples = {
+        name: _prepared(comparison, sample[rows[name]]) for name, sample in data.samples.items()
     }
-    reference = taken.pop(None)
-    models = {name: taken.get(name, model) for name, model in data.models.items()}
-    kept = replace(data, reference=reference, models=models, device=None, folder=None)
+    kept = replace(
+        data,
+        reference=_prepared(comparison, data.reference[rows[None]]),
+        models={**data.models, **samples},
+        device=None,
+        folder=None,
+    )
     return kept if data.kind == "samples" else replace(kept, encoding=comparison.encoding)
 
 

@@ -324,7 +324,9 @@ def _smoothed(points: Array, rows: Array, heights: Heights) -> Heights:
     weights = PairKernel(Gaussian(1.0)).values(points, rows)
     total = np.maximum(weights.sum(axis=1), 1e-9)
     scarce = np.maximum(1.0, _FEWEST_ROWS * np.exp(-0.5) / total) ** 2
-    return Heights(weights @ heights.values / total, scarce * (weights @ heights.errors) / total)
+    return Heights(
+        weights @ heights.values / total, scarce * (weights @ heights.errors) / total
+    )
 
 
 def drawing(landscape: Landscape, largest: float) -> dict[str, Any]:
@@ -394,8 +396,9 @@ def _curve(landscape: Landscape, frame: Frame) -> dict[str, Any]:
     sides = {"p4": np.maximum(shown, 0.0), "n4": np.minimum(shown, 0.0)}
     marks = frame.x(landscape.points[:, 0])
     both_ways = np.concatenate([grid, grid[::-1]])
+    areas = {name: f"{frame.path(around, np.pad(side, 1))}z" for name, side in sides.items()}
     return {
-        "bands": [(name, f"{frame.path(around, np.pad(side, 1))}z") for name, side in sides.items()],
+        "bands": list(areas.items()),
         "unclear": f"{frame.path(both_ways, np.concatenate([spread, -spread[::-1]]))}z",
         "points": "".join(f"M{mark:.1f} {LINE_HEIGHT - 3:.0f}h0" for mark in marks),
         "line": frame.path(grid, landscape.values),
