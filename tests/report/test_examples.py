@@ -11,7 +11,7 @@ from PIL import Image
 from refusals import refused
 
 import relfit
-from relfit.report.examples import PICTURE, check_items, example, example_rows
+from relfit.report.items import PICTURE, check_items, example, example_rows
 from relfit.report.page import render_report
 from relfit.report.recall import recall
 from relfit.report.witness import differing_rows

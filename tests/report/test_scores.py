@@ -6,9 +6,8 @@ import numpy as np
 from refusals import refused
 
 import relfit
-from relfit.report.examples import LETTERS
+from relfit.report.items import LETTERS, contrasts, recall_scores, stratum_rows
 from relfit.report.page import render_report
-from relfit.report.scores import contrasts, recall_scores, stratum_rows
 
 STRATA = ["east"] * 40 + ["west"] * 40
 

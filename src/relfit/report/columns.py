@@ -90,9 +90,7 @@ def column_panel(comparison: Comparison, recalled: PanelData) -> dict[str, Any] 
         i = comparison.names.index(name)
         clear = comparison.discrepancy[i] > _CLEAR * comparison.standard_error[i]
         of_columns = (
-            column_shares(
-                sample, data.reference, recalled.kernel, encoding.slices, len(names)
-            )
+            column_shares(sample, data.reference, recalled.kernel, encoding.slices, len(names))
             if clear
             else None
         )

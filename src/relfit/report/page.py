@@ -25,7 +25,6 @@ from relfit.kernels.choice import Collection
 from relfit.kernels.standard import Gaussian
 from relfit.report.checks import bandwidth_sensitivity, changed_verdicts, checks, rows_advice
 from relfit.report.columns import column_panel
-from relfit.report.examples import check_items, example_rows, table_items
 from relfit.report.figures import (
     SIGNS,
     difference_forest,
@@ -34,8 +33,15 @@ from relfit.report.figures import (
     who_beats_whom,
 )
 from relfit.report.gate import Gate
+from relfit.report.items import (
+    check_items,
+    contrasts,
+    example_rows,
+    heat_map,
+    recall_scores,
+    table_items,
+)
 from relfit.report.recall import recall
-from relfit.report.scores import contrasts, heat_map, recall_scores
 from relfit.report.witness import where
 from relfit.results import words
 from relfit.results.comparison import Comparison
@@ -200,9 +206,7 @@ def write_report(
     title: str | None = None,
 ) -> None:
     """Write the report to a file, as `Comparison.report` says."""
-    page = render_report(
-        comparison, data, items=items, command=command, gate=gate, title=title
-    )
+    page = render_report(comparison, data, items=items, command=command, gate=gate, title=title)
     write_text_atomic(path, page)
 
 
