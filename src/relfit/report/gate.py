@@ -111,9 +111,14 @@ class Gate:
         return f"Gate {_OUTCOMES[self.verdict][1]}{required}"
 
     @property
+    def reason(self) -> str:
+        """The words without the name of an argument in front."""
+        return self.words.removeprefix("gate: ")
+
+    @property
     def sentence(self) -> str:
         """The answer with its words, as every output has it."""
-        return f"{self.heading}: {self.words.removeprefix('gate: ')}."
+        return f"{self.heading}: {self.reason}."
 
     @property
     def kind(self) -> str:
@@ -563,8 +568,7 @@ def gate_markdown(comparison: Comparison, gate: Gate | None = None) -> str:
     """
     answer = ""
     if gate is not None:
-        words = gate.sentence.removeprefix(f"{gate.heading}:")
-        answer = f"**{gate.heading}:**{markdown_text(words)}"
+        answer = f"**{gate.heading}:** {markdown_text(gate.reason)}."
     notes = [f"Note: {markdown_text(note)}" for note in comparison.warnings]
     parts = [answer, to_markdown(comparison), markdown_text(summary(comparison)), *notes]
     parts.append(f"<sub>{markdown_text(header(comparison))}</sub>")
@@ -598,9 +602,9 @@ def check_passed(comparison: Comparison, gate: Gate) -> None:
         raise InputError(gate.words)
     if not gate.failed:
         return
+    alpha = comparison.alpha
     advice = ["Look at where the models differ: comparison.report('report.html', data)."]
     if gate.verdict == WORSE:
-        alpha = comparison.alpha
         gap = _difference(comparison, gate)
         if math.isfinite(gap):
             margin = "compare with a margin above it"
@@ -612,8 +616,8 @@ def check_passed(comparison: Comparison, gate: Gate) -> None:
         )
     else:
         advice.append("Compare on more data, or with a larger margin, chosen before you look.")
-    lines = [gate.sentence, "", str(comparison), "", "What to do:"]
-    raise AssertionError("\n".join([*lines, *(f"- {each}" for each in advice)]))
+    listed_advice = "\n".join(f"- {each}" for each in advice)
+    raise AssertionError(f"{gate.sentence}\n\n{comparison}\n\nWhat to do:\n{listed_advice}")
 
 
 def junit_xml(comparison: Comparison, gate: Gate | None = None, seconds: float = 0.0) -> str:
@@ -649,35 +653,34 @@ def junit_xml(comparison: Comparison, gate: Gate | None = None, seconds: float =
     suite = ElementTree.SubElement(root, "testsuite", named)
     timed = {"classname": f"relfit.{command}", "time": f"{seconds / len(comparison.names):.3f}"}
     for row in comparison.rows():
-        name = _legal(visible(row["name"]))
-        case = ElementTree.SubElement(suite, "testcase", {"name": name, **timed})
+        case = ElementTree.SubElement(
+            suite, "testcase", {"name": _legal(visible(row["name"])), **timed}
+        )
         gated = gate if gate is not None and row["name"] == gate.name else None
         if gated is not None and tag:
             why = {"type": gated.verdict, "message": _legal(gated.sentence)}
             ElementTree.SubElement(case, tag, why).text = _legal(table)
         ElementTree.SubElement(case, "system-out").text = _legal(_about(comparison, row, gated))
-    sentence = [] if gate is None else [gate.sentence]
-    ElementTree.SubElement(suite, "system-out").text = _legal("\n\n".join([*sentence, table]))
+    said = table if gate is None else f"{gate.sentence}\n\n{table}"
+    ElementTree.SubElement(suite, "system-out").text = _legal(said)
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=False)
 
 
 def _about(comparison: Comparison, row: dict[str, Any], gate: Gate | None) -> str:
     """What was found about a model; about the gated one, compared with the gate's opponent."""
-    value = (
-        f"{measure_of(comparison).name} {row['discrepancy']:.6g} ± {row['standard_error']:.2g}"
-    )
-    if gate is None or gate.pvalue is None:
-        said = (
-            "; ".join([row["verdict"], *bandwidth_remark(row)]) if gate is None else gate.words
-        )
-        gap = NOTHING if row["best"] else f"{row['difference']:.6g}"
-        p = show_pvalue(row["adjusted_pvalue"], comparison.alpha) if is_tested(row) else NOTHING
-        return f"{said}; {value}; difference to the best {gap}; p-value {p}"
-    whom = quoted(gate.against or "") if gate.fixed else "the best"
-    p = show_pvalue(gate.pvalue, comparison.alpha)
-    found = f"difference to {whom} {_difference(comparison, gate):.6g}; p-value {p}"
-    return f"{gate.words}; {value}; {found}"
+    alpha = comparison.alpha
+    error = f"{row['standard_error']:.2g}"
+    value = f"{measure_of(comparison).name} {row['discrepancy']:.6g} ± {error}"
+    said = "; ".join([row["verdict"], *bandwidth_remark(row)]) if gate is None else gate.words
+    whom = "the best"
+    gap = NOTHING if row["best"] else f"{row['difference']:.6g}"
+    p = show_pvalue(row["adjusted_pvalue"], alpha) if is_tested(row) else NOTHING
+    if gate is not None and gate.pvalue is not None:
+        whom = quoted(gate.against or "") if gate.fixed else whom
+        gap = f"{_difference(comparison, gate):.6g}"
+        p = show_pvalue(gate.pvalue, alpha)
+    return f"{said}; {value}; difference to {whom} {gap}; p-value {p}"
 
 
 def _difference(comparison: Comparison, gate: Gate) -> float:
