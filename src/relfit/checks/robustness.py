@@ -112,12 +112,12 @@ class Sensitivity:
     def changed(self) -> list[str]:
         """The models whose verdict is not the same from half the length to twice it."""
         near = [k for k, factor in enumerate(self.factors) if min(NEAR) <= factor <= max(NEAR)]
-        names = [*self.results[0][0].names, *self.copies]
-        return [
-            name
-            for name in names
-            if len({_CLASSES.get(self.grades(name)[k], 0) for k in near}) > 1
-        ]
+        changing = []
+        for name in (*self.results[0][0].names, *self.copies):
+            grades = self.grades(name)
+            if len({_class(grades[k]) for k in near}) > 1:
+                changing.append(name)
+        return changing
 
     def remark(self, name: str) -> str | None:
         """What the verdict becomes at half or twice the bandwidth, where it changes;
@@ -155,7 +155,11 @@ def changes(one: str, other: str) -> bool:
     ... )
     (False, True, True)
     """
-    return _CLASSES.get(one, 0) != _CLASSES.get(other, 0)
+    return _class(one) != _class(other)
+
+
+def _class(grade: str) -> int:
+    return _CLASSES.get(grade, 0)
 
 
 # ── the check of every comparison ─────────────────────────────────────────────────────────────
@@ -255,10 +259,6 @@ def _tails(joint: JointEstimate, margin: float) -> Array:
     return np.asarray(ndtr(-differences(joint, margin).ratio.max(axis=1, initial=-math.inf)))
 
 
-def _class(grade: str) -> int:
-    return _CLASSES.get(grade, 0)
-
-
 def pair_findings(plan: Plan, worse: bool, decide: Callable[[JointEstimate], bool]) -> Findings:
     """The same for a fixed pair: `decide` says whether the first model is worse, from an
     estimate.
@@ -269,12 +269,11 @@ def pair_findings(plan: Plan, worse: bool, decide: Callable[[JointEstimate], boo
         verdicts = [decide(joint) for joint in near_estimates(plan)]
     except RelfitError:
         return Findings()
-    texts = {
-        f"{'worse' if verdict else _NO_FINDING} at {word} the bandwidth"
-        for verdict, word in zip(verdicts, NEAR.values(), strict=True)
-        if verdict != worse
-    }
-    found = {plan.data.names[0]: ", ".join(sorted(texts))} if texts else {}
+    near = zip(verdicts, NEAR.values(), strict=True)
+    changing = [word for verdict, word in near if verdict != worse]
+    said = _NO_FINDING if worse else WORSE.name
+    texts = sorted(f"{said} at {word} the bandwidth" for word in changing)
+    found = {plan.data.names[0]: ", ".join(texts)} if texts else {}
     return Findings(_notes(plan, found), fields={"robust_to_bandwidth": not found})
 
 
