@@ -14,7 +14,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from relfit.checks.robustness import Sensitivity
 from relfit.data.encode import Encoding
@@ -82,13 +82,10 @@ _TINTS = {
 
 
 @cache
-def environment(*folders: str) -> Environment:
-    """The templates of all reports, and those in these folders of relfit; text is escaped."""
-    loader = ChoiceLoader(
-        [PackageLoader("relfit", each) for each in (*folders, "report/templates")]
-    )
+def environment() -> Environment:
+    """The templates of all pages; text is escaped."""
     made = Environment(
-        loader=loader,
+        loader=PackageLoader("relfit", "report/templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
