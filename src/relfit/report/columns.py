@@ -85,16 +85,13 @@ def column_panel(comparison: Comparison, recalled: PanelData) -> dict[str, Any] 
     names = pictured(comparison)
     originals = [recalled.original(name) for name in names]
     samples = [data.samples[original] for original in originals]
-    shares: list[list[float] | None] = []
-    for name, sample in zip(names, samples, strict=True):
+    shares: list[list[float] | None] = [None] * len(names)
+    for k, (name, sample) in enumerate(zip(names, samples, strict=True)):
         i = comparison.names.index(name)
-        clear = comparison.discrepancy[i] > _CLEAR * comparison.standard_error[i]
-        of_columns = (
-            column_shares(sample, data.reference, recalled.kernel, encoding.slices, len(names))
-            if clear
-            else None
-        )
-        shares.append(of_columns)
+        if comparison.discrepancy[i] > _CLEAR * comparison.standard_error[i]:
+            shares[k] = column_shares(
+                sample, data.reference, recalled.kernel, encoding.slices, len(names)
+            )
     rows: list[dict[str, Any]] = []
     moments = recalled.moments
     for k, (column, at) in enumerate(zip(encoding.columns, encoding.slices, strict=True)):

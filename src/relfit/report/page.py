@@ -350,14 +350,11 @@ def python_call(comparison: Comparison) -> str | None:
     test = words.used_test(comparison)
     default = Settings()
     estimator = ESTIMATORS[comparison.estimator or Complete.name].of_record(comparison)
-    given = {
-        name: getattr(comparison, name) for name in ("alpha", "margin", "dependence", "preset")
-    }
-    options = {
-        name: repr(value)
-        for name, value in given.items()
-        if value not in (None, getattr(default, name))
-    }
+    options = {}
+    for name in ("alpha", "margin", "dependence", "preset"):
+        value = getattr(comparison, name)
+        if value not in (None, getattr(default, name)):
+            options[name] = repr(value)
     if test != default.test:
         options["test"] = _value_code(test)
     if comparison.correction != test.default_correction:
