@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from relfit.checks import Compared, Estimated, Findings, run_checks, run_pair_checks, together
+from relfit.checks import Compared, Estimated, Findings, run_checks, together
 from relfit.checks.robustness import pair_findings, with_scores_kept
 from relfit.compute.reduce import PATCH_ROWS
 from relfit.data.arrays import as_rows
@@ -461,7 +461,7 @@ def compare_pair(
 
         found = Findings()
         if not impossible:
-            found = run_pair_checks(Estimated(plan, joint, given))
+            found = run_checks(Estimated(plan, joint, given))
             if not settings.margin:
                 found = together([found, pair_findings(kept, is_worse(joint), is_worse)])
     joint = prepared(joint)

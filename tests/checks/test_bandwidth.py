@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.checks.robustness import LONGEST, changes, near_estimates, scaled, with_scores_kept
+from relfit.checks.robustness import changes, near_estimates, scaled, with_scores_kept
 from relfit.cli import main
 from relfit.compute.backend import Job, NearbyBackend, Together
 from relfit.estimators import joint_estimate
@@ -121,15 +121,6 @@ def test_what_has_no_other_bandwidth_is_not_computed(blobs):
     assert relfit.compare_losses(losses, names=["a", "b"], higher_is_better=False).robust_to_bandwidth is None
 
 
-def test_not_computed_where_it_would_take_long(blobs, monkeypatch):
-    """The forecast does not depend on the machine: pairs of rows of one core."""
-    assert LONGEST == 2.0
-    monkeypatch.setattr("relfit.checks.robustness.LONGEST", 1e-9)
-    found = relfit.compare(*blobs, kernel=relfit.Gaussian(2.5), rng=0, progress=False)
-    assert found.robust_to_bandwidth is None
-    assert MARK not in str(found)
-
-
 def test_what_the_page_says_the_terminal_says_too(blobs, tmp_path, monkeypatch, capsys):
     """Where all rows would take long, a command with a page tells what the page's rows show."""
     monkeypatch.setattr("relfit.checks.robustness.LONGEST", 1e-9)
@@ -222,20 +213,6 @@ def test_estimates_are_those_of_separate_comparisons(name):
             np.testing.assert_allclose(one.close.second, other.close.second, rtol=1e-3)
     np.testing.assert_array_equal(main.values, same.values)
     np.testing.assert_array_equal(main.covariance, same.covariance)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_marks_are_those_of_separate_comparisons(name):
-    """A verdict is marked exactly where a comparison with that bandwidth has another one."""
-    data, models, options = case(name)
-    options["test"] = "relpsi"  # its p-values are not approximated at other bandwidths
-    result = relfit.compare(data, models, **options)
-    near = [
-        relfit.compare(data, models, **{**options, "kernel": scaled(result.kernel, factor)}).grade
-        for factor in (0.5, 2.0)
-    ]
-    expected = [not any(changes(used, grades[i]) for grades in near) for i, used in enumerate(result.grade)]
-    assert list(result.robust_to_bandwidth) == expected
 
 
 def test_sums_by_hand():

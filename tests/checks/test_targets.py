@@ -6,7 +6,7 @@ from scipy import stats
 
 import relfit
 from relfit import Density
-from relfit.checks.densities import lost_fraction
+from relfit.checks.data import lost_fraction
 
 
 def two_modes(apart=4.0, weight=0.5):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -19,37 +19,18 @@ HOSTILE = ("<script>alert(1)</script>", "two\nlines & more", '" onmouseover="x')
 PAGES = {"light": ((255, 255, 255), (17, 17, 17)), "dark": ((17, 17, 17), (225, 225, 225))}
 
 
-class _Tables(HTMLParser):
-    """The tables of a page as rows of (cell, style); `tags` are all tags, `lines` the paragraphs."""
+class _Shown:
+    """The tables of a notebook's view as rows of (cell, style); `tags` are all tags, `lines` the paragraphs."""
 
     def __init__(self, html):
-        super().__init__()
-        self.tables, self.tags, self.lines, self.styles = [], set(), [], []
-        self.feed(html)
-        self.close()
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.add(tag)
-        assert {name for name, _ in attributes} <= {"style"}
-        self.open, style = tag, dict(attributes).get("style", "")
-        self.styles.append(style)
-        if tag == "table":
-            self.tables.append([])
-        elif tag == "tr":
-            self.tables[-1].append([])
-        elif tag in ("td", "th"):
-            self.tables[-1][-1].append(["", style])
-        elif tag == "p":
-            self.lines.append("")
-
-    def handle_endtag(self, tag):
-        self.open = "p" if tag == "strong" else None
-
-    def handle_data(self, data):
-        if self.open in ("td", "th"):
-            self.tables[-1][-1][-1][0] += data
-        elif self.open in ("p", "strong"):
-            self.lines[-1] += data
+        root = ElementTree.fromstring(html)
+        assert all(set(each.attrib) <= {"style"} for each in root.iter())
+        self.tags = {each.tag for each in root.iter()}
+        self.lines = ["".join(each.itertext()) for each in root.iter("p")]
+        self.tables = [
+            [[("".join(cell.itertext()), cell.get("style")) for cell in row] for row in table.iter("tr")]
+            for table in root.iter("table")
+        ]
 
 
 def _results(names):
@@ -99,7 +80,7 @@ def test_repr_and_str_are_the_table(plain):
 
 def test_a_notebook_shows_the_cells_of_the_terminal(plain):
     for result in plain:
-        shown, page = display(result), _Tables(result._repr_html_())
+        shown, page = display(result), _Shown(result._repr_html_())
         (table,) = page.tables
         assert [cell for cell, _ in table[0]] == list(shown.table.titles)
         cells = [[cell.replace("−", "-") for cell, _ in row] for row in table[1:]]
@@ -129,7 +110,7 @@ def test_verdicts_can_be_read_on_light_and_dark_pages(page):
 
 def test_hostile_names_are_text_everywhere():
     for result in _results(HOSTILE):
-        page = _Tables(result._repr_html_())
+        page = _Shown(result._repr_html_())
         assert page.tags <= {"div", "p", "strong", "table", "thead", "tbody", "tr", "th", "td"}
         (table,) = page.tables
         cells = {cell for row in table for cell, _ in row}
@@ -149,7 +130,7 @@ def test_other_discrepancies_follow_with_their_own_tables():
 
     data = np.random.default_rng(0).normal(size=(200, 2))
     result = relfit.compare(data, {"right": normal(1.0), "wide": normal(2.0)}, discrepancy=["ksd", "loglik"], rng=0)
-    page = _Tables(result._repr_html_())
+    page = _Shown(result._repr_html_())
     assert [table[0][1][0] for table in page.tables] == ["KSD²", "mean −log p"]
     for row in page.tables[0][1:]:
         assert re.search("background.*", row[-1][1])[0] == re.search("background.*", row[-2][1])[0]

@@ -1,9 +1,11 @@
-"""The gate: the verdict, or a fixed pair; what the page and the result file say of it; and the JUnit file."""
+"""The gate: the verdict, a fixed pair, or a monitor; what the page, the result file and JUnit say of it."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
+from dataclasses import replace
 from html import unescape
 from xml.etree import ElementTree
 
@@ -13,16 +15,9 @@ from refusals import refused
 from scipy.special import ndtr
 
 import relfit
-from relfit.report.gate import Gate, ask, gate_markdown, judge, judge_pair, junit_xml
+from relfit.report.gate import Gate, ask, gate_markdown, judge, judge_monitor, judge_pair, junit_xml
 from relfit.report.page import render_report
 from relfit.results.serial import as_json
-
-
-def test_without_against_it_is_the_verdict(make):
-    result = make([0.0, 0.1, 5.0], correction="by")
-    for row in result.rows():
-        gate = judge(result, row["name"])
-        assert (gate.failed, gate.pvalue, gate.against) == (row["worse"], row["adjusted_pvalue"], "m1")
 
 
 def test_a_fixed_pair_by_hand():
@@ -302,3 +297,31 @@ def test_worse_taken_alone_is_inconclusive_where_a_correction_is_in_force():
     assert (gate.verdict, gate.status) == ("inconclusive", 0)
     why = "(only if taken alone; adjusted p-value 0.060, level 0.05); about"
     assert gate.words.startswith(f"new is not shown to be worse than the best {why} ")
+
+
+@pytest.fixture
+def result(tmp_path):
+    rng = np.random.default_rng(0)
+    new, old = (rng.random((2, 80)).T < [0.45, 0.30]).astype(float).T
+    with relfit.Monitor(["new", "old"], path=tmp_path / "gate.sqlite", higher_is_better=False) as monitor:
+        monitor.update({"new": new, "old": old}, items=range(80))
+        return monitor.result()
+
+
+def test_evidence_that_grows_decides_after_a_multiple_of_the_items(result):
+    """log e = 1 after 80 items: 1/α = 20 takes log 20 times as many, 80 · (2.996 − 1) ≈ 160 more."""
+    evidence = replace(result, log_pair_evalue=np.array([[0.0, 1.0], [-1.0, 0.0]]))
+    words = judge_monitor(evidence, "new", "old").words
+    assert words == (
+        "new is not shown to be worse than old after 80 items; at this rate about 160 more items would decide"
+    )
+    nothing = replace(result, log_pair_evalue=np.zeros((2, 2)))
+    assert judge_monitor(nothing, "new", "old").words == "new is not shown to be worse than old after 80 items"
+
+
+def test_limits_that_shrink_decide_when_the_margin_is_outside(result):
+    """Limits −.1 to .4, margin .05: half their distance .25 must shrink to .1, which takes 6.25 times as many items."""
+    limits = {"lower": np.array([[0.0, -0.1], [-0.4, 0.0]]), "upper": np.array([[0.0, 0.4], [0.1, 0.0]])}
+    words = judge_monitor(replace(result, **limits), "new", "old", margin=0.05).words
+    assert words.endswith("after 80 items; at this rate about 420 more items would decide")
+    assert math.isclose(80 * (6.25 - 1.0), 420)

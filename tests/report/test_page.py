@@ -12,7 +12,7 @@ import pytest
 
 import relfit
 from relfit.data.load import load
-from relfit.report.page import notebook_table, render_report
+from relfit.report.page import render_report
 from relfit.results.words import summary
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -119,16 +119,3 @@ def test_every_id_is_there_once_and_every_link_has_one(rng):
     links = [value[1:] for name, value in page.attributes if name == "href"]
     named = [part for name, value in page.attributes if name == "aria-labelledby" for part in value.split()]
     assert {*links, *named} <= set(ids)
-
-
-def test_names_are_shown_as_text(odd):
-    for html in (render_report(odd), notebook_table(odd)):
-        page = _Page(html)
-        assert page.tags.count("script") == ("<!DOCTYPE html>" in html)
-        assert "b" not in page.tags
-        cells = [*page.text["td"], *page.text["th"]]
-        assert "<script>alert(1)</script>" in cells
-        assert "two\\nlines" in cells
-        assert "\x1b" not in html
-        assert "\u202e" not in html
-        assert "a &lt;b&gt; note" in html

@@ -86,9 +86,8 @@ def test_other_data_are_refused(two):
     refused(lambda: recall(result, data), "data: expected a pair")
     renamed = {"a": models["a"], "c": models["b"]}
     refused(lambda: recall(result, (data, renamed)), "expected the models of this result (a and b), got a and c")
-    refused(lambda: recall(result, (data[:50], models)), "at least 60 rows in reference")
     shorter = {**models, "b": models["b"][:49]}
-    refused(lambda: recall(result, (data, shorter)), "at least 50 rows in model 'b'")
+    refused(lambda: recall(result, (data, shorter)), "expected the data this result was made from", "model 'b'")
     moved = data, {**models, "b": models["b"] + 0.1}
     refused(lambda: recall(result, moved), "expected the data this result was made from", "model 'b'")
     refused(lambda: recall(result, (data[::-1], models)), "expected the data this result was made from", "reference")

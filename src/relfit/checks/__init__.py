@@ -1,8 +1,8 @@
 """What could make the verdicts of a comparison wrong, looked for by every `compare`.
 
-A check is a function from `Compared` to `Findings`. Register it in `CHECKS` with the kinds
-of data that it applies to; the notes reach the terminal, the page, files and the gate from
-there.
+A check is a function from `Compared`, or from `Estimated`, to `Findings`. Register it in
+`CHECKS` with the kinds of data that it applies to; the notes reach the terminal, the page,
+files and the gate from there.
 """
 
 from __future__ import annotations
@@ -11,24 +11,23 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from relfit.checks.base import Compared, Estimated, Findings
-from relfit.checks.densities import (
+from relfit.checks.data import (
     check_clusters,
+    check_fine_structure,
     check_symmetry,
     far_target,
     likelihood_at_hand,
     lost_modes,
+    rows_in_order,
 )
 from relfit.checks.robustness import check_bandwidth, check_choice
-from relfit.checks.rows import check_fine_structure, pair_in_order, rows_in_order
 
 __all__ = [
     "CHECKS",
-    "PAIR_CHECKS",
     "Compared",
     "Estimated",
     "Findings",
     "run_checks",
-    "run_pair_checks",
     "together",
 ]
 
@@ -37,7 +36,7 @@ KERNELS = ("samples", "densities", "target")
 STEIN = ("densities", "target")
 TARGET = ("target",)
 # In the order in which their notes are shown.
-CHECKS: tuple[tuple[Callable[[Compared], Findings], Sequence[str]], ...] = (
+CHECKS: tuple[tuple[Callable[[Any], Findings], Sequence[str]], ...] = (
     (rows_in_order, ANY),
     (lost_modes, TARGET),
     (far_target, TARGET),
@@ -48,28 +47,20 @@ CHECKS: tuple[tuple[Callable[[Compared], Findings], Sequence[str]], ...] = (
     (check_choice, ANY),
     (likelihood_at_hand, ("densities",)),
 )
-# Those of a fixed pair of models.
-PAIR_CHECKS: tuple[tuple[Callable[[Estimated], Findings], Sequence[str]], ...] = (
-    (pair_in_order, ANY),
-    (lost_modes, TARGET),
-    (far_target, TARGET),
-    (check_fine_structure, KERNELS),
-    (check_clusters, STEIN),
-    (check_symmetry, STEIN),
-)
+# Those that need a decision about all models; a fixed pair has none.
+DECIDED = (check_bandwidth, check_choice, likelihood_at_hand)
 
 
-def run_checks(compared: Compared) -> Findings:
-    """The findings of all checks together."""
+def run_checks(estimated: Estimated) -> Findings:
+    """The findings of all checks together, of `Estimated` those that apply to a fixed pair."""
+    kind = estimated.plan.data.kind
+    decided = isinstance(estimated, Compared)
     return together(
-        [check(compared) for check, kinds in CHECKS if compared.plan.data.kind in kinds]
-    )
-
-
-def run_pair_checks(estimated: Estimated) -> Findings:
-    """The findings of the checks that apply to a fixed pair."""
-    return together(
-        [check(estimated) for check, kinds in PAIR_CHECKS if estimated.plan.data.kind in kinds]
+        [
+            check(estimated)
+            for check, kinds in CHECKS
+            if kind in kinds and (decided or check not in DECIDED)
+        ]
     )
 
 

@@ -5,14 +5,14 @@ best model at random?
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
 
-from relfit.checks.base import Compared, Findings
+from relfit.checks.base import Compared, Findings, in_this_process
 from relfit.compute.backend import NearbyBackend, NumpyBackend, SharedSums
 from relfit.data.load import Data
 from relfit.data.models import Density
@@ -111,12 +111,12 @@ class Sensitivity:
     def changed(self) -> list[str]:
         """The models whose verdict is not the same from half the length to twice it."""
         near = [k for k, factor in enumerate(self.factors) if min(NEAR) <= factor <= max(NEAR)]
-        names = [*self.results[0][0].names, *self.copies]
-        return [
-            name
-            for name in names
-            if len({_CLASSES.get(self.grades(name)[k], 0) for k in near}) > 1
-        ]
+        changing = []
+        for name in (*self.results[0][0].names, *self.copies):
+            grades = self.grades(name)
+            if len({_class(grades[k]) for k in near}) > 1:
+                changing.append(name)
+        return changing
 
     def remark(self, name: str) -> str | None:
         """What the verdict becomes at half or twice the bandwidth, where it changes;
@@ -154,7 +154,11 @@ def changes(one: str, other: str) -> bool:
     ... )
     (False, True, True)
     """
-    return _CLASSES.get(one, 0) != _CLASSES.get(other, 0)
+    return _class(one) != _class(other)
+
+
+def _class(grade: str) -> int:
+    return _CLASSES.get(grade, 0)
 
 
 # ── the check of every comparison ─────────────────────────────────────────────────────────────
@@ -169,19 +173,18 @@ def check_bandwidth(compared: Compared) -> Findings:
     # A margin is in the units of the discrepancy with this bandwidth.
     if criteria.margin or not is_affordable(plan):
         return Findings()
-    used = of_decision(compared.decision, criteria.alpha)
     try:
-        selections: list[Any] = [None, None]
-        if compared.selecting is not None:
-            selections = near_estimates(compared.selecting)
         joints = near_estimates(compared.kept or plan)
+        selecting = compared.selecting
+        selections = [None] * len(NEAR) if selecting is None else near_estimates(selecting)
         others = [
             _near_grades(compared, compared.test.prepared(joint), selection)
             for joint, selection in zip(joints, selections, strict=True)
         ]
     except RelfitError:
         return Findings()
-    found: dict[str, str] = {}
+    used = of_decision(compared.decision, criteria.alpha)
+    found = {}
     for i, name in enumerate(plan.data.models):
         near = {factor: _said(grades[i]) for factor, grades in zip(NEAR, others, strict=True)}
         text = remark(used[i], near)
@@ -197,9 +200,9 @@ def _near_grades(
     """The grades at another bandwidth."""
     test = compared.test
     criteria = compared.criteria
-    if not (test.tests_best and test.draws):
-        return of_decision(test.decide(joint, criteria, selection), criteria.alpha)
-    return grades_without_draws(compared.joint, compared.decision, joint, criteria)
+    if test.tests_best and test.draws:
+        return grades_without_draws(compared.joint, compared.decision, joint, criteria)
+    return of_decision(test.decide(joint, criteria, selection), criteria.alpha)
 
 
 def _said(grade: str) -> str:
@@ -255,10 +258,6 @@ def _tails(joint: JointEstimate, margin: float) -> Array:
     return np.asarray(ndtr(-differences(joint, margin).ratio.max(axis=1, initial=-math.inf)))
 
 
-def _class(grade: str) -> int:
-    return _CLASSES.get(grade, 0)
-
-
 def pair_findings(plan: Plan, worse: bool, decide: Callable[[JointEstimate], bool]) -> Findings:
     """The same for a fixed pair: `decide` says whether the first model is worse, from an
     estimate.
@@ -269,12 +268,11 @@ def pair_findings(plan: Plan, worse: bool, decide: Callable[[JointEstimate], boo
         verdicts = [decide(joint) for joint in near_estimates(plan)]
     except RelfitError:
         return Findings()
-    texts = {
-        f"{'worse' if verdict else _NO_FINDING} at {word} the bandwidth"
-        for verdict, word in zip(verdicts, NEAR.values(), strict=True)
-        if verdict != worse
-    }
-    found = {plan.data.names[0]: ", ".join(sorted(texts))} if texts else {}
+    near = zip(verdicts, NEAR.values(), strict=True)
+    changing = [word for verdict, word in near if verdict != worse]
+    said = _NO_FINDING if worse else WORSE.name
+    texts = sorted(f"{said} at {word} the bandwidth" for word in changing)
+    found = {plan.data.names[0]: ", ".join(texts)} if texts else {}
     return Findings(_notes(plan, found), fields={"robust_to_bandwidth": not found})
 
 
@@ -308,20 +306,15 @@ def is_affordable(plan: Plan) -> bool:
     """
     data = plan.data
     estimate = plan.estimate
-    if (
-        not isinstance(estimate.estimator, Complete)
-        or plan.at_locations is not None
-        or estimate.locations is not None
-    ):
+    at_locations = plan.at_locations is not None or estimate.locations is not None
+    if at_locations or not isinstance(estimate.estimator, Complete):
         return False
     if data.likelihood or scaled(estimate.kernel, 1.0) is None:
         return False
     pairs = pair_count(len(data.reference), [len(x) for x in data.samples.values()])
     columns = int(data.reference.shape[1])
-    seconds = (
-        complete_seconds(pairs, columns, plan.kind.right_hand_sides(data)) * usable_cores()
-    )
-    return seconds <= LONGEST
+    seconds = complete_seconds(pairs, columns, plan.kind.right_hand_sides(data))
+    return seconds * usable_cores() <= LONGEST
 
 
 def near_estimates(plan: Plan) -> list[JointEstimate]:
@@ -329,18 +322,12 @@ def near_estimates(plan: Plan) -> list[JointEstimate]:
     exact enough.
     """
     data = plan.data
-    estimate = plan.estimate
-    kernels = [
-        kernel for factor in NEAR if (kernel := scaled(estimate.kernel, factor)) is not None
-    ]
-    runtime = replace(
-        estimate.runtime, executor=None, scheduler=None, checkpoint=None, progress=None
-    )
-    if data.device is None:
+    runtime = in_this_process(plan.estimate.runtime)
+    on_host = data.device is None
+    if on_host:
         runtime = replace(runtime, backend=NumpyBackend("single"))
-    return estimates_at(
-        data, replace(estimate, runtime=runtime), kernels, shared=data.device is None
-    )
+    estimate = replace(plan.estimate, runtime=runtime)
+    return estimates_at(data, estimate, _at_lengths(estimate.kernel, NEAR), shared=on_host)
 
 
 def estimates_at(
@@ -376,9 +363,7 @@ def sensitivity(
     bandwidth chosen because of what these data say about the models makes the p-values
     wrong.
     """
-    kernels = [
-        kernel for factor in factors if (kernel := scaled(estimate.kernel, factor)) is not None
-    ]
+    kernels = _at_lengths(estimate.kernel, factors)
     shared = data.reference.shape[1] >= SHARED_COLUMNS
     testing = remembering(data)
     selections: list[Any] = [None] * len(kernels)
@@ -397,6 +382,12 @@ def sensitivity(
     return Sensitivity(tuple(factors), lengths, results, data.copies, criteria.alpha)
 
 
+def _at_lengths(kernel: Kernel, factors: Iterable[float]) -> list[Kernel]:
+    """The kernel with its length multiplied by each factor; none where it has no length."""
+    found = (scaled(kernel, factor) for factor in factors)
+    return [each for each in found if each is not None]
+
+
 def scaled(kernel: Kernel, factor: float) -> Kernel | None:
     """The kernel with every length multiplied by the factor; None where it has no length.
 
@@ -411,19 +402,15 @@ def scaled(kernel: Kernel, factor: float) -> Kernel | None:
     check_positive("factors", factor)
     if isinstance(kernel, Sum):
         terms = [scaled(term, factor) for term in kernel.terms]
-        return (
-            Sum(tuple(term for term in terms if term is not None))
-            if None not in terms
-            else None
-        )
+        known = tuple(term for term in terms if term is not None)
+        return Sum(known) if len(known) == len(terms) else None
     if isinstance(kernel, Tilted):
         inner = scaled(kernel.kernel, factor)
         return None if inner is None else replace(kernel, kernel=inner)
     if not isinstance(kernel, ScaledKernel):
         return None
-    changed: dict[str, Any] = {
-        kernel.length_field: factor * float(getattr(kernel, kernel.length_field))
-    }
+    length = factor * float(getattr(kernel, kernel.length_field))
+    changed: dict[str, Any] = {kernel.length_field: length}
     return replace(kernel, **changed)
 
 
@@ -442,13 +429,9 @@ def with_scores_kept(plan: Plan) -> Plan:
 
 def remembering(data: Data) -> Data:
     """The data with densities that are asked only once for their scores at the same rows."""
-    models = {
-        name: _remembering(each) if isinstance(each, Density) else each
-        for name, each in data.models.items()
-    }
-    return replace(
-        data, models=models, target=None if data.target is None else _remembering(data.target)
-    )
+    densities = {name: _remembering(each) for name, each in data.densities.items()}
+    target = None if data.target is None else _remembering(data.target)
+    return replace(data, models={**data.models, **densities}, target=target)
 
 
 def _remembering(density: Density) -> Density:

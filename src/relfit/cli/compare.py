@@ -77,7 +77,7 @@ def compare_command(reference: str, models: Sequence[str], **params: Any) -> int
     file.py:object. THIS RUNS THAT CODE: name only files you trust. A density as REFERENCE is
     a target that samples are compared with.
     """
-    from relfit.report.examples import check_counts
+    from relfit.report.items import check_counts
 
     if len(models) < 2:
         raise InputError(f"MODEL: expected at least two files, got {len(models)}")

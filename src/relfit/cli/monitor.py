@@ -210,7 +210,7 @@ def conclude_monitor(
     """Print and write what was asked for, and return the exit status; with `doubts` the gate
     is an error.
     """
-    from relfit.monitor.gate import judge_monitor
+    from relfit.report.gate import judge_monitor
 
     _check(params, monitor.names)
     result = monitor.result()

@@ -2,7 +2,7 @@
 shown.
 """
 
-from relfit.monitor.result import MonitorResult
 from relfit.monitor.store import Monitor
+from relfit.results.monitor import MonitorResult
 
 __all__ = ["Monitor", "MonitorResult"]

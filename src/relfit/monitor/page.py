@@ -6,10 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from relfit.monitor.result import MonitorResult, header, notes, summary, table
+import numpy as np
+
 from relfit.report.figures import Frame, Scale, scale_of, signed
 from relfit.report.gate import Gate
 from relfit.report.page import LONGEST_LABEL, environment
+from relfit.results.monitor import MonitorResult, header, notes, summary, table
 from relfit.results.table import short_names
 from relfit.util.errors import InputError
 
@@ -30,7 +32,7 @@ def monitor_page(history: Sequence[MonitorResult], gate: Gate | None = None) -> 
     result = history[-1]
     cells = table(result)
     rows = result.rows()
-    template = environment("monitor").get_template("monitor.html.j2")
+    template = environment().get_template("monitor.html.j2")
     return template.render(
         summary=summary(result),
         header=header(result),
@@ -57,23 +59,20 @@ def monitor_page(history: Sequence[MonitorResult], gate: Gate | None = None) -> 
 
 def _evidence(history: Sequence[MonitorResult], names: Sequence[str]) -> dict[str, Any]:
     """The e-values of all models as curves, on a scale of powers of ten."""
-    level = math.log10(1.0 / history[-1].alpha)
-    curves = []
-    for name in names:
-        place = history[-1].names.index(name)
-        logs = [float(result.log_evalue[place]) / math.log(10.0) for result in history]
-        curves.append([min(max(value, _LEAST), _MOST) for value in logs])
-    items = [result.items for result in history]
-    up = scale_of([level, 0.0, *(value for curve in curves for value in curve)])
+    result = history[-1]
+    level = math.log10(1.0 / result.alpha)
+    items = [each.items for each in history]
+    logs = np.array([each.log_evalue for each in history]) / math.log(10.0)
+    shown = np.clip(logs, _LEAST, _MOST)[:, [result.names.index(name) for name in names]]
+    up = scale_of([level, 0.0, *shown.ravel().tolist()])
     frame = Frame(600.0, 240.0, Scale(0.0, items[-1]), up)
     powers = [at for at in up.ticks() if at.is_integer()]
-    drawn = [frame.path(items, curve) for curve in curves]
+    ticks = zip(frame.y(powers).round(1), powers, strict=True)
+    curves = [frame.path(items, curve) for curve in shown.T]
     return {
         **frame.axes(),
-        "y_ticks": [
-            (y, f"{10.0**at:g}") for y, at in zip(frame.y(powers).round(1), powers, strict=True)
-        ],
-        "curves": list(zip(short_names(names, LONGEST_LABEL), drawn, strict=True)),
+        "y_ticks": [(y, f"{10.0**at:g}") for y, at in ticks],
+        "curves": list(zip(short_names(names, LONGEST_LABEL), curves, strict=True)),
         "line": round(float(frame.y([level])[0]), 1),
     }
 
@@ -81,16 +80,13 @@ def _evidence(history: Sequence[MonitorResult], names: Sequence[str]) -> dict[st
 def _band(history: Sequence[MonitorResult], name: str, best: str) -> dict[str, Any]:
     """The confidence sequence of one model's difference to the best one."""
     i, j = (history[-1].names.index(each) for each in (name, best))
-    low, high = (
-        [float(getattr(result, side)[i, j]) for result in history]
-        for side in ("lower", "upper")
-    )
+    low = [float(result.lower[i, j]) for result in history]
+    high = [float(result.upper[i, j]) for result in history]
     # The first limits are as wide as the bounds: what came later decides the scale.
     later = len(history) // 10
     items = [result.items for result in history]
-    frame = Frame(
-        260.0, 160.0, Scale(0.0, items[-1]), scale_of([0.0, *low[later:], *high[later:]])
-    )
+    up = scale_of([0.0, *low[later:], *high[later:]])
+    frame = Frame(260.0, 160.0, Scale(0.0, items[-1]), up)
     middle = [
         float(result.difference[i, j]) if result.common[i, j] else 0.0 for result in history
     ]

@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -38,7 +38,7 @@ from relfit.monitor.evidence import (
     ranks,
     regrets,
 )
-from relfit.monitor.result import MonitorResult
+from relfit.results.monitor import MonitorResult
 from relfit.util.arrays import Array
 from relfit.util.checks import check_alpha, check_choice, check_number
 from relfit.util.errors import InputError
@@ -56,8 +56,9 @@ CREATE TABLE evidence (number INTEGER PRIMARY KEY, items INTEGER NOT NULL, clipp
 """
 # The number is "relm".
 MONITOR = Format("path", "the file of a monitor", 0x72656C6D, 2, _CREATE)
+_SETTINGS = ("names", "bounds", "alpha", "outside", "higher_is_better", "bets")
 _ARRAYS = ("wealth", "counts", "totals", "sums", "peak", "out")
-# Items that are turned into bets, or read back, at once.
+# Items that are ranked at once.
 _BLOCK = 4096
 # A replay adds in another order than the updates did.
 _ROUNDING = 1e-6
@@ -191,24 +192,24 @@ class Monitor:
         rows = self._matrix(losses, len(keys))
         used, clipped = self._bounded(rows)
         with _one_line(self.path), self._file.transaction() as connection:
-            before, clipped_before, times, limits = self._evidence()
+            before = self._state()
             now = min(max(time.time(), 1.0), _LATEST)
-            numbers = range(before.items + 1, before.items + len(keys) + 1)
-            entries = zip(
-                numbers, keys, (row.tobytes() for row in rows), [now] * len(keys), strict=True
-            )
+            counted = before.evidence.items
+            entries = [
+                (counted + k, key, row.tobytes(), now)
+                for k, (key, row) in enumerate(zip(keys, rows, strict=True), 1)
+            ]
             try:
                 connection.executemany("INSERT INTO items VALUES (?, ?, ?, ?)", entries)
             except sqlite3.IntegrityError:
-                raise self._counted_before(connection, keys, before.items) from None
-            after, limits = self._advanced(before, used, limits)
-            times = np.where((before.out == 0.0) & (after.out > 0.0), now, times)
-            self._write(connection, after, clipped_before + clipped, times, limits)
+                raise self._counted_before(keys, counted) from None
+            after = self._advanced(before, used, now)
+            self._write(connection, replace(after, clipped=before.clipped + clipped))
 
     def result(self) -> MonitorResult:
         """The answer after the items so far, of this and of other processes."""
         with _one_line(self.path):
-            return self._result(*self._evidence())
+            return self._result(self._state())
 
     def rounds(self, items: Iterable[Any]) -> Iterator[tuple[Any, tuple[str, ...]]]:
         """Each item that is not counted yet, with the models that it is needed for; ends
@@ -229,7 +230,7 @@ class Monitor:
             known = "SELECT 1 FROM items WHERE item = ?"
             with _one_line(self.path):
                 counted = self._file.connection.execute(known, key).fetchone() is not None
-                out = self._evidence()[0].out
+                out = self._state().evidence.out
             needed = tuple(
                 name for name, after in zip(self.names, out, strict=True) if not after
             )
@@ -246,41 +247,28 @@ class Monitor:
         changed is refused.
         """
         with _one_line(self.path):
-            evidence, clipped, times, limits = self._evidence()
-            again = no_evidence(len(self.names), len(self.bets))
+            state = self._state()
+            items = state.evidence.items
+            again = replace(self._empty(), clipped=state.clipped)
             found = []
-            limits_again = np.zeros_like(limits)
-            step = max(1, -(-evidence.items // most))
+            step = max(1, -(-items // most))
             rows = self._file.connection.execute(
-                "SELECT losses FROM items WHERE number <= ? ORDER BY number", (evidence.items,)
+                "SELECT losses FROM items WHERE number <= ? ORDER BY number", (items,)
             )
-            while block := rows.fetchmany(step if step > _BLOCK else step * (_BLOCK // step)):
-                losses = np.frombuffer(b"".join(row[0] for row in block)).reshape(
-                    len(block), len(self.names)
-                )
-                used = self._bounded(losses)[0]
-                for start in range(0, len(block), step):
-                    again, limits_again = self._advanced(
-                        again, used[start : start + step], limits_again
-                    )
-                    found.append(
-                        self._result(
-                            again, clipped, np.where(again.out > 0.0, times, 0.0), limits_again
-                        )
-                    )
-            pairs = [(getattr(evidence, name), getattr(again, name)) for name in _ARRAYS]
-            same = all(
-                np.allclose(a, b, rtol=_ROUNDING, atol=_ROUNDING)
-                for a, b in [*pairs, (limits, limits_again)]
-            )
-            if again.items != evidence.items or not same:
+            while block := rows.fetchmany(step):
+                flat = np.frombuffer(b"".join(row[0] for row in block))
+                losses = flat.reshape(len(block), len(self.names))
+                again = self._advanced(again, self._bounded(losses)[0], state.times)
+                found.append(self._result(again))
+            same = np.allclose(state.flat(), again.flat(), rtol=_ROUNDING, atol=_ROUNDING)
+            if again.evidence.items != items or not same:
                 raise ValueError("its losses do not give its figures")
         return found
 
     def report(self, path: str | os.PathLike[str], *, gate: Any = None) -> None:
         """Write a page with the e-values and the confidence sequences over time.
 
-        `gate` is what `relfit.monitor.gate.judge_monitor` answered: its sentence stands
+        `gate` is what `relfit.report.gate.judge_monitor` answered: its sentence stands
         above everything else.
         """
         from relfit.monitor.page import monitor_page
@@ -304,8 +292,7 @@ class Monitor:
                     f"losses: expected models of this monitor ({known}), got {name!r:.60}"
                 )
             try:
-                column = np.asarray(values, dtype=float)
-                column = column[None] if column.ndim == 0 else column
+                column = np.atleast_1d(np.asarray(values, dtype=float))
             except (TypeError, ValueError):
                 column = np.full(1, np.inf)
             if column.shape != (count,) or np.isinf(column).any():
@@ -321,10 +308,8 @@ class Monitor:
         """The losses from 0 to 1, smaller is better, and how many were clipped."""
         if self.outside == "ranks":
             turned = -rows if self.higher_is_better else rows
-            blocks = [
-                ranks(turned[start : start + _BLOCK]) for start in range(0, len(rows), _BLOCK)
-            ]
-            return np.concatenate(blocks) if blocks else rows, 0
+            starts = range(0, len(rows), _BLOCK)
+            return np.concatenate([ranks(turned[at : at + _BLOCK]) for at in starts]), 0
         low, high = self.bounds
         beyond = (rows < low) | (rows > high)
         clipped = int(beyond.sum())
@@ -339,22 +324,19 @@ class Monitor:
         used = (np.clip(rows, low, high) - low) / (high - low)
         return (1.0 - used if self.higher_is_better else used), clipped
 
-    def _advanced(self, before: Evidence, used: Array, limits: Array) -> tuple[Evidence, Array]:
-        """The evidence after more losses, and the `regrets` (3, l) of models when they were
-        out.
-        """
-        after = advance(before, used, self.bets, self.alpha)
-        part = before
-        for item in np.unique(after.out[(before.out == 0.0) & (after.out > 0.0)]):
-            part = advance(
-                part,
-                used[part.items - before.items : int(item) - before.items],
-                self.bets,
-                self.alpha,
-            )
+    def _advanced(self, before: _State, used: Array, times: Array | float) -> _State:
+        """The state after more losses; `times` are those of models that are out by them."""
+        start = before.evidence
+        after = advance(start, used, self.bets, self.alpha)
+        newly = (start.out == 0.0) & (after.out > 0.0)
+        limits = before.limits
+        part = start
+        for item in np.unique(after.out[newly]):
+            between = used[part.items - start.items : int(item) - start.items]
+            part = advance(part, between, self.bets, self.alpha)
             found = regrets(part, self.bets, self.alpha, self._lower_limits(part))
             limits = np.where(after.out == item, found, limits)
-        return after, limits
+        return _State(after, before.clipped, np.where(newly, times, before.times), limits)
 
     def _lower_limits(self, evidence: Evidence) -> Array:
         """(l, l) lower limits for the differences of losses from 0 to 1, for all pairs at
@@ -369,8 +351,7 @@ class Monitor:
 
     def settings(self) -> dict[str, Any]:
         """The settings, as `Monitor` takes them; the path is not one of them."""
-        kept = ("names", "bounds", "alpha", "outside", "higher_is_better", "bets")
-        return {name: getattr(self, name) for name in kept}
+        return {name: getattr(self, name) for name in _SETTINGS}
 
     def _claim(self) -> None:
         """Write the settings into a file without items, or refuse the file of another
@@ -381,14 +362,7 @@ class Monitor:
             if connection.execute("SELECT 1 FROM items LIMIT 1").fetchone() is None:
                 rows = [(name, json.dumps(value)) for name, value in given.items()]
                 connection.executemany("INSERT OR REPLACE INTO settings VALUES (?, ?)", rows)
-                empty = no_evidence(len(self.names), len(self.bets))
-                self._write(
-                    connection,
-                    empty,
-                    0,
-                    np.zeros(len(self.names)),
-                    np.zeros((3, len(self.names))),
-                )
+                self._write(connection, self._empty())
         held = _settings(self._file)
         other = [
             f"{name} was {held[name]!r:.200}, is {given[name]!r:.200}"
@@ -402,30 +376,22 @@ class Monitor:
                 "new file name"
             )
         with _one_line(self.path):
-            self._evidence()
+            self._state()
 
-    def _write(
-        self,
-        connection: sqlite3.Connection,
-        evidence: Evidence,
-        clipped: int,
-        times: Array,
-        limits: Array,
-    ) -> None:
-        arrays = b"".join(
-            array.tobytes()
-            for array in [*(getattr(evidence, name) for name in _ARRAYS), times, limits]
-        )
-        digest = self._digest(evidence.items, clipped, arrays)
-        row = evidence.items, clipped, arrays, digest
+    def _empty(self) -> _State:
+        """The state before the first item."""
+        count = len(self.names)
+        evidence = no_evidence(count, len(self.bets))
+        return _State(evidence, 0, np.zeros(count), np.zeros((3, count)))
+
+    def _write(self, connection: sqlite3.Connection, state: _State) -> None:
+        figures = state.evidence.items, state.clipped, state.flat().tobytes()
+        row = *figures, self._digest(*figures)
         connection.execute("INSERT OR REPLACE INTO evidence VALUES (1, ?, ?, ?, ?)", row)
 
-    def _evidence(self) -> tuple[Evidence, int, Array, Array]:
-        """What the file holds now: the evidence, how many losses were clipped, and of models
-        that are out the times and the limits.
-        """
-        connection = self._file.connection
-        row = connection.execute(
+    def _state(self) -> _State:
+        """What the file holds now."""
+        row = self._file.connection.execute(
             "SELECT items, clipped, arrays, digest, (SELECT max(number) FROM items) "
             "FROM evidence"
         ).fetchone()
@@ -434,57 +400,49 @@ class Monitor:
         )
         if not sound or row[0] != (row[4] or 0):
             raise ValueError("its figures do not fit its items")
-        clipped = row[1]
-        count = len(self.names)
-        empty = no_evidence(count, len(self.bets))
-        shapes = [*(getattr(empty, name).shape for name in _ARRAYS), (count,), (3, count)]
-        flat = np.frombuffer(row[2])
-        ends = np.cumsum([math.prod(shape) for shape in shapes])
-        if len(flat) != ends[-1] or type(clipped) is not int or clipped < 0:
+        items, clipped, figures = row[:3]
+        flat = np.frombuffer(figures)
+        empty = self._empty()
+        if len(flat) != len(empty.flat()) or type(clipped) is not int or clipped < 0:
             raise ValueError("its figures do not fit its settings")
-        *parts, times, limits = (
-            part.reshape(shape)
-            for part, shape in zip(np.split(flat, ends[:-1]), shapes, strict=True)
-        )
-        evidence = replace(empty, items=row[0], **dict(zip(_ARRAYS, parts, strict=True)))
-        _check_figures(evidence, times, limits)
-        return evidence, clipped, times, limits
+        arrays = []
+        for array in empty.arrays():
+            arrays.append(flat[: array.size].reshape(array.shape))
+            flat = flat[array.size :]
+        *parts, times, limits = arrays
+        kept = dict(zip(_ARRAYS, parts, strict=True))
+        state = _State(replace(empty.evidence, items=items, **kept), clipped, times, limits)
+        state.check()
+        return state
 
     def _digest(self, items: int, clipped: int, arrays: bytes) -> str:
         head = json.dumps([self.settings(), items, clipped])
         return hashlib.sha256(head.encode() + arrays).hexdigest()
 
-    def _counted_before(
-        self, connection: sqlite3.Connection, keys: Sequence[str], items: int
-    ) -> InputError:
+    def _counted_before(self, keys: Sequence[str], items: int) -> InputError:
         """The error that names the first key that is in the file."""
         query = "SELECT number FROM items WHERE item = ? AND number <= ?"
-        found = ((key, connection.execute(query, (key, items)).fetchone()) for key in keys)
-        key, row = next(((key, row) for key, row in found if row is not None), ("", None))
-        if row is None:
-            raise ValueError("its keys do not fit its items")
-        return InputError(
-            f"items: {key!r:.80} was counted before, as item {row[0]}; nothing of this call "
-            f"was counted: leave it out"
-        )
+        for key in keys:
+            row = self._file.connection.execute(query, (key, items)).fetchone()
+            if row is not None:
+                return InputError(
+                    f"items: {key!r:.80} was counted before, as item {row[0]}; nothing of this "
+                    f"call was counted: leave it out"
+                )
+        raise ValueError("its keys do not fit its items")
 
-    def _result(
-        self, evidence: Evidence, clipped: int, times: Array, limits: Array
-    ) -> MonitorResult:
-        count = len(self.names)
-        (low, high) = self.bounds if self.outside != "ranks" else (0.0, 1.0)
+    def _result(self, state: _State) -> MonitorResult:
+        evidence = state.evidence
+        low, high = self.bounds if self.outside != "ranks" else (0.0, 1.0)
         width = high - low
         scored = np.diag(evidence.counts).copy()
-        means = np.divide(evidence.sums, scored, out=np.full(count, np.nan), where=scored > 0.0)
-        gaps = np.divide(
-            evidence.totals,
-            evidence.counts,
-            out=np.full((count, count), np.nan),
-            where=evidence.counts > 0.0,
-        )
+        with np.errstate(invalid="ignore"):
+            means = evidence.sums / scored
+            gaps = evidence.totals / evidence.counts
         lower = self._lower_limits(evidence)
         log_evalue = log_e_models(evidence, self.bets)
         out = evidence.out > 0.0
+        limits = state.limits
         if out.any():
             still = log_evalue >= math.log(1.0 / self.alpha)
             limits = np.where(still, regrets(evidence, self.bets, self.alpha, lower), limits)
@@ -497,15 +455,65 @@ class Monitor:
             log_evalue=log_evalue,
             log_peak=evidence.peak.copy(),
             out_after=tuple(int(after) or None for after in evidence.out),
-            out_time=tuple(float(at) or None for at in times),
+            out_time=tuple(float(at) or None for at in state.times),
             out_limits=width * np.where(out, limits, np.nan).T,
             common=evidence.counts.copy(),
             difference=width * gaps,
             lower=width * lower,
             upper=-width * lower.T,
             log_pair_evalue=log_e_pairs(evidence, self.bets),
-            clipped=clipped,
+            clipped=state.clipped,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """What the items so far amount to, as the file keeps it.
+
+    Attributes:
+        evidence: the evidence about all pairs of models.
+        clipped: how many losses were clipped.
+        times: (l,) when each model was out, in seconds since 1970; 0 while it is not.
+        limits: (3, l) the `regrets` of each model when it was out, or 0.
+    """
+
+    evidence: Evidence
+    clipped: int
+    times: Array
+    limits: Array
+
+    def arrays(self) -> list[Array]:
+        """The arrays in the order of the file."""
+        return [*(getattr(self.evidence, name) for name in _ARRAYS), self.times, self.limits]
+
+    def flat(self) -> Array:
+        """All numbers of the arrays in a row."""
+        return np.concatenate([array.ravel() for array in self.arrays()])
+
+    def check(self) -> None:
+        """Refuse figures that no losses from 0 to 1 have: somebody has made them up, with
+        their digest.
+        """
+        evidence = self.evidence
+        counts = evidence.counts
+        out = evidence.out
+        limits = self.limits
+        more = 1.0 + _ROUNDING
+        with np.errstate(over="ignore", invalid="ignore"):
+            possible = (
+                (counts >= 0.0) & (counts <= evidence.items),
+                np.abs(evidence.wealth) <= -math.log1p(-LARGEST_BET) * counts * more,
+                np.abs(evidence.totals) <= counts * more,
+                (evidence.sums >= 0.0) & (evidence.sums <= np.diag(counts) * more),
+                np.abs(evidence.peak) <= LARGEST_LOG * more,
+                (out >= 0.0) & (out <= evidence.items) & (out == np.floor(out)),
+                (self.times > 0.0) == (out > 0.0),
+                (self.times >= 0.0) & (self.times <= _LATEST),
+                (np.abs(limits) <= more) & (limits[1] >= 0.0) & (limits[1] <= limits[2]),
+            )
+        # NaN compares as False.
+        if not all(each.all() for each in possible):
+            raise ValueError("its figures are not those of any losses")
 
 
 def _keys(items: Any) -> list[str]:
@@ -534,36 +542,11 @@ def _keys(items: Any) -> list[str]:
 def _settings(file: Database) -> dict[str, Any]:
     """The settings in a file, as `Monitor` takes them."""
     with _one_line(file.path):
-        held = {
-            name: json.loads(value)
-            for name, value in file.connection.execute("SELECT * FROM settings")
-        }
-        if set(held) != {"names", "bounds", "alpha", "outside", "higher_is_better", "bets"}:
+        rows = file.connection.execute("SELECT * FROM settings")
+        held = {name: json.loads(value) for name, value in rows}
+        if set(held) != set(_SETTINGS):
             raise ValueError("its settings are not complete")
     return held
-
-
-def _check_figures(evidence: Evidence, times: Array, limits: Array) -> None:
-    """Refuse figures that no losses from 0 to 1 have: somebody has made them up, with their
-    digest.
-    """
-    counts = evidence.counts
-    out = evidence.out
-    more = 1.0 + _ROUNDING
-    with np.errstate(over="ignore", invalid="ignore"):
-        possible = (
-            (counts >= 0.0) & (counts <= evidence.items),
-            np.abs(evidence.wealth) <= -math.log1p(-LARGEST_BET) * counts * more,
-            np.abs(evidence.totals) <= counts * more,
-            (evidence.sums >= 0.0) & (evidence.sums <= np.diag(counts) * more),
-            np.abs(evidence.peak) <= LARGEST_LOG * more,
-            (out >= 0.0) & (out <= evidence.items) & (out == np.floor(out)),
-            np.where(out > 0.0, (times > 0.0) & (times <= _LATEST), times == 0.0),
-            (np.abs(limits) <= more) & (limits[1] >= 0.0) & (limits[1] <= limits[2]),
-        )
-    # NaN compares as False.
-    if not all(each.all() for each in possible):
-        raise ValueError("its figures are not those of any losses")
 
 
 @contextmanager

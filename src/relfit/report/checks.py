@@ -9,12 +9,12 @@ the undecided models from the best.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from relfit.api import plan
-from relfit.checks.densities import separated_clusters
+from relfit.checks.data import fine_structure_note, separated_clusters
 from relfit.checks.robustness import (
     Sensitivity,
     bandwidth_note,
@@ -23,7 +23,6 @@ from relfit.checks.robustness import (
     scaled,
     sensitivity,
 )
-from relfit.checks.rows import fine_structure_note
 from relfit.compute.reduce import Runtime
 from relfit.data.check_score import check_score
 from relfit.estimators.base import Complete, EstimateSettings
@@ -52,6 +51,10 @@ FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 _WITHOUT_DATA = "Not checked: the report was made without the data."
 
 
+# The state of a check with its sentences, as in `Check`; nothing where it does not apply.
+Found = tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Check:
     """One check. `state`: "good" (nothing found), "mind" (the reader should know) or "plain"
@@ -67,81 +70,65 @@ def checks(
     comparison: Comparison, recalled: PanelData | None, others: Sensitivity | None
 ) -> list[Check]:
     """Every check that applies, in the order of the page."""
-    each = []
     kind = measure_of(comparison).kind
+    found: dict[str, Found] = {}
     if comparison.kernel is not None:
-        each += [_kernel(comparison), _bandwidth(comparison, recalled, others)]
-        each += _fine_structure(comparison.kernel, recalled)
+        found["Kernel"] = _kernel(comparison)
+        found["Another bandwidth"] = _bandwidth(comparison, recalled, others)
+        fine = "Structure finer than the bandwidth"
+        found[fine] = _fine_structure(comparison.kernel, recalled)
     if comparison.near_degeneracy is not None:
-        parts = dict(zip(comparison.names, comparison.near_degeneracy.tolist(), strict=True))
-        each.append(_parts(comparison, parts))
+        found["Models very close to the data"] = _second_order(
+            comparison, comparison.near_degeneracy.tolist()
+        )
     if kind == "samples":
-        each.append(_shared_rows(comparison, recalled))
+        found["Rows shared with the reference"] = _shared_rows(comparison, recalled)
     if kind == "densities":
-        each += [_clusters(recalled), _scores(recalled)]
+        found["Separate clusters in the data"] = _clusters(recalled)
+        found["Score check"] = _scores(recalled)
     if comparison.randomised:
-        each.append(_choice(comparison))
-    return each
+        found["Random choice"] = _choice(comparison)
+    return [Check(title, each[0], each[1:]) for title, each in found.items() if each]
 
 
-def _choice(comparison: Comparison) -> Check:
+def _choice(comparison: Comparison) -> Found:
     seed = comparison.seed or 0
     best = comparison.originals()[comparison.best]
     chance = chance_of_another(comparison.distinct(), best, seed)
-    text = (
-        f"The choice of the best model is randomised: a seed other than {seed} selects "
-        f"another one with probability "
-    )
-    state = "mind" if is_often(chance) else "plain"
-    return Check(
-        "Random choice",
-        state,
-        (f"{text}{f'about {chance:.0%}' if chance >= 0.01 else 'below 1%'}.",),
+    return (
+        "mind" if is_often(chance) else "plain",
+        f"The choice of the best model is randomised: a seed other than {seed} selects another "
+        f"one with probability {f'about {chance:.0%}' if chance >= 0.01 else 'below 1%'}.",
     )
 
 
-def _kernel(comparison: Comparison) -> Check:
+def _kernel(comparison: Comparison) -> Found:
     how = {
         "median": "Its bandwidth is the median distance between rows: the usual choice, but "
         "not always a good one.",
         "given": "It was specified in advance, not chosen from these data.",
         "selected": "It was chosen on separate rows for telling these models apart; the test "
         "did not use those rows.",
-    }.get(comparison.bandwidth_rule or "", "")
+    }
+    rule = comparison.bandwidth_rule or ""
     decides = "It decides which differences count, and so which model is the best."
-    return Check(
-        "Kernel",
-        "plain",
-        tuple(part for part in (f"{kernel_words(comparison)}.", how, decides) if part),
-    )
+    chosen = (how[rule],) if rule in how else ()
+    return "plain", f"{kernel_words(comparison)}.", *chosen, decides
 
 
 def _bandwidth(
     comparison: Comparison, recalled: PanelData | None, others: Sensitivity | None
-) -> Check:
-    title = "Another bandwidth"
+) -> Found:
     changed = changed_verdicts(comparison, others)
-    if changed is None:
-        why = (
-            _WITHOUT_DATA
-            if recalled is None
-            else f"Not checked: {_unchecked(comparison, recalled)}."
-        )
-        return Check(title, "plain", (why,))
     if changed:
-        return Check(
-            title,
-            "mind",
-            (f"The verdict on {listed(changed)} changes at half or twice the bandwidth.",),
-        )
-    return Check(title, "good", ("No verdict changes at half or twice the bandwidth.",))
-
-
-def _unchecked(comparison: Comparison, recalled: PanelData) -> str:
-    return (
-        why_not(comparison, recalled)
-        or "the margin is in the units of the discrepancy with this bandwidth"
-    )
+        said = f"The verdict on {listed(changed)} changes at half or twice the bandwidth."
+        return "mind", said
+    if changed is not None:
+        return "good", "No verdict changes at half or twice the bandwidth."
+    if recalled is None:
+        return "plain", _WITHOUT_DATA
+    margin = "the margin is in the units of the discrepancy with this bandwidth"
+    return "plain", f"Not checked: {why_not(comparison, recalled) or margin}."
 
 
 def changed_verdicts(comparison: Comparison, others: Sensitivity | None) -> list[str] | None:
@@ -176,48 +163,41 @@ def with_other_bandwidths(comparison: Comparison, data: Any) -> Comparison:
     if others is None:
         return comparison
     found = {name: str(others.remark(name)) for name in others.changed()}
-    robust = tuple(name not in found for name in comparison.names)
-    notes: tuple[str, ...] = ()
+    warnings = comparison.warnings
     if found:
         rows = None if recalled.complete else recalled.most_rows
-        notes = (bandwidth_note(found, held_out=comparison.dependence != "chain", rows=rows),)
-    return replace(
-        comparison, robust_to_bandwidth=robust, warnings=(*comparison.warnings, *notes)
-    )
+        held_out = comparison.dependence != "chain"
+        warnings = (*warnings, bandwidth_note(found, held_out=held_out, rows=rows))
+    robust = tuple(name not in found for name in comparison.names)
+    return replace(comparison, robust_to_bandwidth=robust, warnings=warnings)
 
 
-def _fine_structure(kernel: Kernel, recalled: PanelData | None) -> list[Check]:
-    title = "Structure finer than the bandwidth"
+def _fine_structure(kernel: Kernel, recalled: PanelData | None) -> Found:
     if recalled is None:
-        return [Check(title, "plain", (_WITHOUT_DATA,))]
-    length = kernel.length
-    if kernel.variable != "r2" or not math.isfinite(length):
-        return []
-    step = fine_structure(recalled.encoded.rows, length)
+        return "plain", _WITHOUT_DATA
+    if kernel.variable != "r2" or not math.isfinite(kernel.length):
+        return ()
+    step = fine_structure(recalled.encoded.rows, kernel.length)
     if step is None:
-        return [Check(title, "good", ("None was found.",))]
-    text = fine_structure_note(step, length)
-    return [Check(title, "mind", (f"{text[0].upper()}{text[1:]}.",))]
+        return "good", "None was found."
+    text = fine_structure_note(step, kernel.length)
+    return "mind", f"{text[0].upper()}{text[1:]}."
 
 
-def _parts(comparison: Comparison, parts: Mapping[str, float]) -> Check:
+def _second_order(comparison: Comparison, parts: Sequence[float]) -> Found:
     """Which part of the variances dominates, and what follows from it."""
-    title = "Models very close to the data"
-    close = [name for name, part in parts.items() if part > NEAR_DEGENERATE]
+    each = zip(comparison.names, parts, strict=True)
+    close = [name for name, part in each if part > NEAR_DEGENERATE]
     if not close:
-        most = f"{100 * max(parts.values()):.0f}%"
-        text = (
-            f"None: second-order noise makes up at most {most} of any variance, so the "
-            f"normal approximation holds."
+        return (
+            "good",
+            f"None: second-order noise makes up at most {100 * max(parts):.0f}% of any "
+            "variance, so the normal approximation holds.",
         )
-        return Check(title, "good", (text,))
     which = f"{listed(close)} {'are' if len(close) > 1 else 'is'} so close to the data that"
     if comparison.variance == "second-order":
-        return Check(
-            title,
-            "good",
-            (f"{which} second-order noise dominates; the law used here allows for it.",),
-        )
+        allowed = f"{which} second-order noise dominates; the law used here allows for it."
+        return "good", allowed
     text = (
         f"{which} the usual approximation is conservative: false alarms are rarer than "
         f"stated, but real differences "
@@ -227,43 +207,36 @@ def _parts(comparison: Comparison, parts: Mapping[str, float]) -> Check:
         "The best set, and the linear and incomplete estimators with more rows, do not "
         "have this weakness."
     )
-    return Check(title, "mind", (text, remedy) if comparison.locations is None else (text,))
+    return ("mind", text, remedy) if comparison.locations is None else ("mind", text)
 
 
-def _shared_rows(comparison: Comparison, recalled: PanelData | None) -> Check:
-    title = "Rows shared with the reference"
+def _shared_rows(comparison: Comparison, recalled: PanelData | None) -> Found:
     if comparison.shared_rows:
         counts = [
             f"{count} rows of {quoted(name)}" for name, count in comparison.shared_rows.items()
         ]
-        advice = (
+        return (
+            "mind",
+            f"{', '.join(counts)} also occur in the reference.",
             "A model that has seen these data looks too good; compare on data that no "
-            "model was fitted to."
-        )
-        return Check(
-            title, "mind", (f"{', '.join(counts)} also occur in the reference.", advice)
+            "model was fitted to.",
         )
     if recalled is not None and recalled.data.atoms:
-        return Check(
-            title,
-            "plain",
-            ("Rows repeat so often in these data that rows in common say nothing.",),
-        )
-    return Check(title, "good", ("None were found.",))
+        return "plain", "Rows repeat so often in these data that rows in common say nothing."
+    return "good", "None were found."
 
 
-def _clusters(recalled: PanelData | None) -> Check:
+def _clusters(recalled: PanelData | None) -> Found:
     blind = (
         "KSD compares slopes of the log density. Where the data fall into clusters far apart, "
         "it is nearly blind to "
         "how much weight a model gives each of them."
     )
-    title = "Separate clusters in the data"
     if recalled is None:
-        return Check(title, "plain", (blind, _WITHOUT_DATA))
+        return "plain", blind, _WITHOUT_DATA
     apart = separated_clusters(recalled.encoded.rows)
     if apart is None:
-        return Check(title, "good", ("No clusters far apart were found in the data.", blind))
+        return "good", "No clusters far apart were found in the data.", blind
     small, steps = apart
     seen = (
         f"The data fall into clusters: {100 * small:.0f}% and {100 * (1.0 - small):.0f}% of "
@@ -271,36 +244,30 @@ def _clusters(recalled: PanelData | None) -> Check:
         "times further apart than neighbours do. Compare the weights of the clusters by "
         "other means."
     )
-    return Check(title, "mind", (seen, blind))
+    return "mind", seen, blind
 
 
-def _scores(recalled: PanelData | None) -> Check:
-    title = "Score check"
+def _scores(recalled: PanelData | None) -> Found:
     if recalled is None:
-        return Check(title, "plain", (_WITHOUT_DATA,))
+        return "plain", _WITHOUT_DATA
     data = recalled.data
     densities = data.densities if data.target is None else {"target": data.target}
-    good = True
+    state = "good"
     models_with = dict[str, list[str]]()
     for name, density in densities.items():
         try:
             outcome = check_score(density, data.rows, max_rows=_SCORE_ROWS)
-            passed = outcome.ok
-            message = "; ".join(outcome.messages)
         except RelfitError as error:
-            passed = True
             message = f"could not be checked ({error})"
-        good = good and passed
+        else:
+            message = "; ".join(outcome.messages)
+            state = state if outcome.ok else "mind"
         models_with.setdefault(message, []).append(name)
-    whose = {
-        text: listed(models) if data.target is None else "The target"
-        for text, models in models_with.items()
-    }
-    return Check(
-        title,
-        "good" if good else "mind",
-        tuple(f"{whose[text]}: {visible(text)}." for text in whose),
-    )
+    sentences = [
+        f"{listed(models) if data.target is None else 'The target'}: {visible(message)}."
+        for message, models in models_with.items()
+    ]
+    return state, *sentences
 
 
 def bandwidth_sensitivity(
@@ -381,9 +348,8 @@ def rows_advice(comparison: Comparison) -> list[str]:
         return []
     if comparison.margin:
         return ["No sample-size advice: planning does not support a margin."]
-    undecided = [
-        name for name in grouped(comparison)[OPEN.name] if name not in comparison.copies
-    ]
+    open_models = grouped(comparison)[OPEN.name]
+    undecided = [name for name in open_models if name not in comparison.copies]
     if not undecided:
         return ["No other model is undecided: these rows were enough."]
     # The few models asked about are planned for by themselves: those found worse by far have no

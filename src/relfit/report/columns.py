@@ -79,36 +79,35 @@ def column_panel(comparison: Comparison, recalled: PanelData) -> dict[str, Any] 
         "none", tuple(Column(f"column {k}") for k in range(data.reference.shape[1]))
     )
     most = MOST_NAMELESS if data.encoding is None else MOST_COLUMNS
-    if (
-        data.kind != "samples"
-        or not measure_of(comparison).pairs
-        or len(encoding.columns) > most
-    ):
+    compared = data.kind == "samples" and measure_of(comparison).pairs
+    if not compared or len(encoding.columns) > most:
         return None
     names = pictured(comparison)
-    samples = {name: data.samples[data.copies.get(name, name)] for name in names}
-    clear = {
-        name: comparison.discrepancy[i] > _CLEAR * comparison.standard_error[i]
-        for i, name in enumerate(comparison.names)
-    }
-    shares = {
-        name: column_shares(rows, data.reference, recalled.kernel, encoding.slices, len(names))
-        if clear[name]
-        else None
-        for name, rows in samples.items()
-    }
+    originals = [recalled.original(name) for name in names]
+    samples = [data.samples[original] for original in originals]
+    shares: list[list[float] | None] = [None] * len(names)
+    for k, (name, sample) in enumerate(zip(names, samples, strict=True)):
+        i = comparison.names.index(name)
+        if comparison.discrepancy[i] > _CLEAR * comparison.standard_error[i]:
+            shares[k] = column_shares(
+                sample, data.reference, recalled.kernel, encoding.slices, len(names)
+            )
     rows: list[dict[str, Any]] = []
-    of_all = recalled.moments
+    moments = recalled.moments
     for k, (column, at) in enumerate(zip(encoding.columns, encoding.slices, strict=True)):
         of_data = data.reference[:, at]
-        of_models = [sample[:, at] for sample in samples.values()]
-        drawn = _drawings(column, of_data, of_models)
-        parts = []
-        for name, cells, paths in zip(names, of_models, drawn, strict=True):
-            known = shares[name]
-            share = None if known is None else known[k]
-            says = _says(column, at, of_all[data.copies.get(name, name)], of_all[None])
-            parts.append(Part(distance(column, cells, of_data), share, says, paths))
+        of_models = [sample[:, at] for sample in samples]
+        parts = [
+            Part(
+                distance(column, cells, of_data),
+                None if known is None else known[k],
+                _says(column, at, moments[original], moments[None]),
+                paths,
+            )
+            for original, cells, known, paths in zip(
+                originals, of_models, shares, _drawings(column, of_data, of_models), strict=True
+            )
+        ]
         rows.append(
             {
                 "name": visible(column.name),
@@ -117,29 +116,23 @@ def column_panel(comparison: Comparison, recalled: PanelData) -> dict[str, Any] 
                 "parts": parts,
             }
         )
-    by_distance = np.argsort(
-        [-max(part.apart for part in row["parts"]) for row in rows], kind="stable"
-    )
-    by_share = np.argsort(
-        [-max(part.share or 0.0 for part in row["parts"]) for row in rows], kind="stable"
-    )
-    for order, key in ((by_distance, "by_distance"), (by_share, "by_share")):
-        for place, k in enumerate(order.tolist()):
+    largest = {
+        "by_distance": [max(part.apart for part in row["parts"]) for row in rows],
+        "by_share": [max(part.share or 0.0 for part in row["parts"]) for row in rows],
+    }
+    for key, values in largest.items():
+        for place, k in enumerate(np.argsort(np.negative(values), kind="stable").tolist()):
             rows[k][key] = place
-    left_out = {} if data.encoding is None else data.encoding.left_out
-    shared = any(shares[name] is not None for name in names)
-    shown = {
+    shared = any(known is not None for known in shares)
+    return {
+        "names": names,
+        "rows": rows,
+        "left_out": {} if data.encoding is None else data.encoding.left_out,
+        "large_share": LARGE_SHARE,
         "shares": shared,
         "source": _source(recalled, shared),
         "width": WIDTH,
         "height": HEIGHT,
-    }
-    return {
-        "names": names,
-        "rows": rows,
-        "left_out": left_out,
-        "large_share": LARGE_SHARE,
-        **shown,
     }
 
 
@@ -180,11 +173,11 @@ def noise(column: Column, cells: Array) -> float:
     """
     rng = np.random.default_rng(0)
     half = len(cells) // 2
-    orders = [rng.permutation(len(cells)) for _ in range(_SPLITS)]
-    return float(
-        np.mean([distance(column, cells[at[:half]], cells[at[half:]]) for at in orders])
-        / np.sqrt(2.0)
-    )
+    apart = []
+    for _ in range(_SPLITS):
+        order = rng.permutation(len(cells))
+        apart.append(distance(column, cells[order[:half]], cells[order[half:]]))
+    return float(np.mean(apart) / np.sqrt(2.0))
 
 
 def column_shares(
@@ -202,6 +195,8 @@ def column_shares(
     pooled = np.concatenate([x, r])
     rng = np.random.default_rng(0)
     whole = squared_mmd(x, r, kernel)
+    if not whole > 0.0:
+        return [0.0] * len(slices)
     shares = []
     for at in slices:
         dealt = []
@@ -209,9 +204,7 @@ def column_shares(
             changed = pooled.copy()
             changed[:, at] = pooled[rng.permutation(len(pooled)), at]
             dealt.append(squared_mmd(changed[: len(x)], changed[len(x) :], kernel))
-        shares.append(
-            float(np.clip(1.0 - np.mean(dealt) / whole, 0.0, 1.0)) if whole > 0.0 else 0.0
-        )
+        shares.append(float(np.clip(1.0 - np.mean(dealt) / whole, 0.0, 1.0)))
     return shares
 
 
@@ -236,15 +229,13 @@ def _says(column: Column, at: slice, model: Moments, data: Moments) -> str:
         k = int(np.abs(here - there).argmax())
         label = column.labels[k].removeprefix(f"{column.name} ").removeprefix("= ")
         return f"{visible(label)[:24]}: {100 * here[k]:.0f}% (data {100 * there[k]:.0f}%)"
-    (mean_a, spread_a, gaps_a), (mean_b, spread_b, gaps_b) = (
-        _centre(column, at, each) for each in (model, data)
-    )
+    mean_a, spread_a, gaps_a = _centre(column, at, model)
+    mean_b, spread_b, gaps_b = _centre(column, at, data)
+    missing = f"missing {100 * gaps_a:.0f}% (data {100 * gaps_b:.0f}%)"
     if gaps_a == 1.0 or spread_b == 0.0:
-        return f"missing: {100 * gaps_a:.0f}% (data {100 * gaps_b:.0f}%)"
+        return missing.replace(" ", ": ", 1)
     moved = f"{round((mean_a - mean_b) / spread_b, 2) + 0.0:+.2f}".replace("-", "−")
-    gaps = (
-        f", missing {100 * gaps_a:.0f}% (data {100 * gaps_b:.0f}%)" if gaps_a or gaps_b else ""
-    )
+    gaps = f", {missing}" if gaps_a or gaps_b else ""
     return f"mean {moved} s.d., spread ×{spread_a / spread_b:.2f}{gaps}"
 
 
@@ -272,10 +263,8 @@ def _drawings(
     if column.kind == "category":
         order = np.argsort(-_levels(reference), kind="stable")
         heights = [_levels(cells)[order] for cells in (reference, *samples)]
-        heights = [
-            np.append(part[:_BARS], part[_BARS:].sum()) if len(part) > _BARS + 1 else part
-            for part in heights
-        ]
+        if len(order) > _BARS + 1:
+            heights = [np.append(part[:_BARS], part[_BARS:].sum()) for part in heights]
     else:
         values = [_numbers(column, cells)[0] for cells in (reference, *samples)]
         pool = np.concatenate(values)
@@ -299,14 +288,12 @@ def bins(values: Array, low: float, high: float) -> Array:
     """
     step = spacing(values)
     if step is None:
-        return np.asarray(
-            np.linspace(low, high if high > low else low + 1.0, _BINS + 1), dtype=np.float64
-        )
+        return np.linspace(low, high if high > low else low + 1.0, _BINS + 1)
     first = float(values.min())
     start = round((low - first) / step)
-    stop = round((high - first) / step)
-    width = -(-(stop - start + 1) // _MOST_BINS)
-    count = -(-(stop - start + 1) // width)
+    steps = round((high - first) / step) - start + 1
+    width = -(-steps // _MOST_BINS)
+    count = -(-steps // width)
     return first + step * (start - 0.5 + width * np.arange(count + 1.0))
 
 
@@ -317,7 +304,7 @@ def spacing(values: Array) -> float | None:
     levels = np.unique(values)
     # Equal numbers can differ in their last digits after scaling.
     gaps = np.diff(levels)
-    gaps = gaps[gaps > _EQUAL * float(np.ptp(levels))] if len(gaps) else gaps
+    gaps = gaps[gaps > _EQUAL * np.ptp(levels)] if len(gaps) else gaps
     if not len(gaps):
         return None
     step = float(gaps.min())
@@ -328,14 +315,12 @@ def spacing(values: Array) -> float | None:
 def _steps(heights: Array, *, gap: bool) -> str:
     """The outline of bars of these heights, from 0 to 1."""
     step = WIDTH / len(heights)
-    path = []
     space = 0.12 * step if gap else 0.0
+    down = f"V{HEIGHT:g}"
+    path = "" if gap else f"M0.0 {HEIGHT:g}"
     for k, height in enumerate(heights):
-        top = HEIGHT * (1.0 - float(height))
         left = k * step + space
         right = (k + 1) * step - space
-        start = f"M{left:.1f} {HEIGHT:g}" if gap or not k else ""
-        path.append(
-            f"{start}L{left:.1f} {top:.1f}H{right:.1f}" + (f"V{HEIGHT:g}" if gap else "")
-        )
-    return "".join(path) + ("" if gap else f"V{HEIGHT:g}")
+        bar = f"L{left:.1f} {HEIGHT * (1.0 - height):.1f}H{right:.1f}"
+        path += f"M{left:.1f} {HEIGHT:g}{bar}{down}" if gap else bar
+    return path if gap else path + down

@@ -26,6 +26,14 @@ _MARGIN = 0.04
 # Bars are cut off so many standard errors from their value: selective intervals can be
 # infinite.
 _LONGEST = 5.0
+# Who beats whom, seen from the row of the grid.
+SIGNS = {
+    "clearly better": "▲",
+    "better": "△",
+    "clearly worse": "▼",
+    "worse": "▽",
+    "no evidence": "·",
+}
 
 
 @dataclass(frozen=True)
@@ -65,10 +73,8 @@ class Scale:
         10**`power`.
         """
         ticks = self.ticks(most)
-        unit = 10.0**power
-        return list(
-            zip(map(self.at, ticks), tick_labels([tick / unit for tick in ticks]), strict=True)
-        )
+        shown = tick_labels([tick / 10.0**power for tick in ticks])
+        return list(zip(map(self.at, ticks), shown, strict=True))
 
 
 @dataclass(frozen=True)
@@ -98,14 +104,10 @@ class Frame:
         """
         below = self.across.labels(across)
         beside = self.up.labels(up)
-        return {
-            "width": self.width,
-            "height": self.height,
-            "x_ticks": [(round(self.width * at / 100.0, 1), label) for at, label in below],
-            "y_ticks": [
-                (round(self.height * (1.0 - at / 100.0), 1), label) for at, label in beside
-            ],
-        }
+        right = [(round(self.width * at / 100.0, 1), label) for at, label in below]
+        down = [(round(self.height * (1.0 - at / 100.0), 1), label) for at, label in beside]
+        size = {"width": self.width, "height": self.height}
+        return {**size, "x_ticks": right, "y_ticks": down}
 
 
 def svg_path(x: Array, y: Array) -> str:
@@ -118,8 +120,7 @@ def svg_path(x: Array, y: Array) -> str:
         f"{a:.1f} {b:.1f}".replace(".0 ", " ").removesuffix(".0")
         for a, b in zip(x, y, strict=True)
     ]
-    kept = [corner for k, corner in enumerate(corners) if k == 0 or corner != corners[k - 1]]
-    return "M" + "L".join(kept)
+    return "M" + "L".join(corner for corner, _ in itertools.groupby(corners))
 
 
 def scale_of(values: list[float]) -> Scale:
@@ -145,14 +146,12 @@ def tick_labels(ticks: list[float]) -> list[str]:
     wide = largest >= 1e6 or (0.0 < largest < 1e-4)
     labels = []
     for tick in ticks:
-        number, mark, exponent = (f"{tick:.3g}" if wide else f"{tick:.{decimals}f}").partition(
-            "e"
-        )
+        shown = f"{tick:.3g}" if wide else f"{tick:.{decimals}f}"
+        number, _, exponent = shown.partition("e")
         if "." in number:
             number = number.rstrip("0").rstrip(".")
-        labels.append(
-            signed("0" if number == "-0" else number) + (f"e{int(exponent)}" if mark else "")
-        )
+        label = signed("0" if number == "-0" else number)
+        labels.append(f"{label}e{int(exponent)}" if exponent else label)
     return labels
 
 
@@ -223,16 +222,12 @@ def discrepancy_forest(comparison: Comparison) -> Forest:
     >>> [drawn.shown(bar) for bar in drawn.bars]
     ['−0.10 to 0.30', '0.70 to 1.10']
     """
-    rows = comparison.rows()
     z = float(ndtri(1.0 - comparison.alpha / 2.0))
-    bars = []
-    for row in (row for row in rows if row["name"] not in comparison.impossible):
-        value = row["discrepancy"]
-        error = row["standard_error"]
-        bars.append(
-            Bar(row["name"], kind_of(row), value, value - z * error, value + z * error, error)
-        )
-    return _forest(comparison, bars, line=rows[0]["discrepancy"])
+    errors = comparison.standard_error
+    values = comparison.discrepancy
+    intervals = np.stack([values - z * errors, values + z * errors], axis=1)
+    line = comparison.rows()[0]["discrepancy"]
+    return _forest(comparison, "discrepancy", errors, intervals, line)
 
 
 def difference_forest(comparison: Comparison) -> Forest:
@@ -247,29 +242,36 @@ def difference_forest(comparison: Comparison) -> Forest:
     >>> [(bar.kind, drawn.shown(bar)) for bar in drawn.bars]
     [('best', '—'), ('worse', '0.52 to 1.03')]
     """
+    errors = comparison.difference_standard_error
     intervals = comparison.graded_intervals()
+    return _forest(comparison, "difference", errors, intervals, comparison.margin)
+
+
+def _forest(
+    comparison: Comparison, key: str, errors: Array, intervals: Array, line: float
+) -> Forest:
+    """The forest of this column of the table; models that are infinitely worse are left out."""
     bars = []
-    for row in (row for row in comparison.rows() if row["name"] not in comparison.impossible):
-        i = comparison.names.index(row["name"])
+    ends = [line]
+    for row in comparison.rows():
+        name = row["name"]
+        if name in comparison.impossible:
+            continue
+        i = comparison.names.index(name)
+        value = row[key]
+        error = float(errors[i])
         low, high = (float(end) for end in intervals[i])
-        error = float(comparison.difference_standard_error[i])
-        bars.append(Bar(row["name"], kind_of(row), row["difference"], low, high, error))
-    return _forest(comparison, bars, line=comparison.margin)
-
-
-def _forest(comparison: Comparison, bars: Sequence[Bar], line: float) -> Forest:
-    errors = [bar.error for bar in bars]
-    values = [bar.value for bar in bars]
-    power = common_power(errors, values)
-    factor, number = scaled_format(errors, values)
-    # The value is drawn too: a selective interval need not hold it.
-    ends = [line, *(bar.value for bar in bars)]
-    drawn = [bar for bar in bars if bar.low <= bar.high]
-    ends += [max(bar.low, bar.value - _LONGEST * bar.error) for bar in drawn]
-    ends += [min(bar.high, bar.value + _LONGEST * bar.error) for bar in drawn]
-    return Forest(
-        tuple(bars), scale_of(ends), 1.0 - comparison.alpha, line, number, power, factor
-    )
+        bars.append(Bar(name, kind_of(row), value, low, high, error))
+        # The value is drawn too: a selective interval need not hold it.
+        ends.append(value)
+        if low <= high:
+            reach = _LONGEST * error
+            ends += [max(low, value - reach), min(high, value + reach)]
+    numbers = [bar.error for bar in bars], [bar.value for bar in bars]
+    factor, number = scaled_format(*numbers)
+    power = common_power(*numbers)
+    level = 1.0 - comparison.alpha
+    return Forest(tuple(bars), scale_of(ends), level, line, number, power, factor)
 
 
 def who_beats_whom(comparison: Comparison) -> list[list[str]]:

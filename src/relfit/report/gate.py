@@ -1,9 +1,9 @@
 """May this model be released? The three answers of a gate, as words, files and exit statuses.
 
 *Worse*: this was shown. *Non-inferior*: it was shown that the model is no worse, with a
-margin δ no worse by more than δ. *Inconclusive*: neither was shown. Commands, monitors,
-JUnit, Markdown, JSON, pages and pytest all show one `Gate`; the docstring of `judge` has the
-rule that decides.
+margin δ no worse by more than δ. *Inconclusive*: neither was shown. Tables, fixed pairs and
+monitors each have a function that decides; all of them answer by `Gate.answered`. Commands,
+JUnit, Markdown, JSON, pages and pytest all show one `Gate`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from relfit.kernels.composite import Collection
 from relfit.results import grade
 from relfit.results.comparison import Comparison
 from relfit.results.formats import markdown_text, to_markdown
+from relfit.results.monitor import MonitorResult, counted_items, show_log_evalue
 from relfit.results.pair import PairComparison
 from relfit.results.table import NOTHING
 from relfit.results.text import is_tested, show_pvalue
@@ -52,6 +53,15 @@ NON_INFERIOR = "non-inferior"
 INCONCLUSIVE = "inconclusive"
 # The data or the settings keep the gate from answering.
 NO_ANSWER = "error"
+# For each verdict the exit status, the heading, and the grade whose style it has.
+_OUTCOMES = {
+    WORSE: (1, "failed", grade.CLEARLY_WORSE),
+    NON_INFERIOR: (0, "passed", grade.BEST),
+    INCONCLUSIVE: (0, "inconclusive", grade.OPEN),
+    NO_ANSWER: (2, "without an answer", grade.CLEARLY_WORSE),
+}
+# Larger numbers of items than this are no advice.
+MOST_ITEMS = 1_000_000
 # What XML 1.0 cannot hold, not even escaped.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -85,9 +95,9 @@ class Gate:
     @property
     def status(self) -> int:
         """The exit status: 0 passed, 1 worse, 2 no answer, 3 inconclusive but required."""
-        if self.verdict == INCONCLUSIVE:
-            return 3 if self.required else 0
-        return {WORSE: 1, NO_ANSWER: 2, NON_INFERIOR: 0}[self.verdict]
+        if self.verdict == INCONCLUSIVE and self.required:
+            return 3
+        return _OUTCOMES[self.verdict][0]
 
     @property
     def failed(self) -> bool:
@@ -97,23 +107,23 @@ class Gate:
     @property
     def heading(self) -> str:
         """The answer in a few words."""
-        if self.verdict == INCONCLUSIVE:
-            return (
-                f"Gate inconclusive{' (non-inferiority is required)' if self.required else ''}"
-            )
-        words = {WORSE: "failed", NON_INFERIOR: "passed", NO_ANSWER: "without an answer"}
-        return f"Gate {words[self.verdict]}"
+        required = " (non-inferiority is required)" if self.status == 3 else ""
+        return f"Gate {_OUTCOMES[self.verdict][1]}{required}"
+
+    @property
+    def reason(self) -> str:
+        """The words without the name of an argument in front."""
+        return self.words.removeprefix("gate: ")
 
     @property
     def sentence(self) -> str:
         """The answer with its words, as every output has it."""
-        return f"{self.heading}: {self.words.removeprefix('gate: ')}."
+        return f"{self.heading}: {self.reason}."
 
     @property
     def kind(self) -> str:
         """The name of its style on a page."""
-        styles = {NON_INFERIOR: grade.BEST, INCONCLUSIVE: grade.OPEN}
-        return styles.get(self.verdict, grade.CLEARLY_WORSE).kind
+        return _OUTCOMES[self.verdict][2].kind
 
     def record(self) -> dict[str, Any]:
         """The gate as a result file has it."""
@@ -123,6 +133,10 @@ class Gate:
     def without_answer(self, why: str) -> Gate:
         """The gate where the data or the settings keep it from answering."""
         return replace(self, verdict=NO_ANSWER, words=why, pvalue=None)
+
+    def doubtful(self, doubts: Sequence[str]) -> Gate:
+        """The gate where the verdicts would not be reliable."""
+        return self.without_answer(f"gate: {'; '.join(doubts)}")
 
     def answered(
         self,
@@ -156,24 +170,25 @@ class Gate:
         """
         model = quoted(self.name)
         than = f" by more than {self.margin:g}" if self.margin else ""
-        verdict = WORSE if worse else NON_INFERIOR if shown else INCONCLUSIVE
         if worse:
+            verdict = WORSE
             parts = [f"{model} is {grade} than {whom}{than}{evidence}"]
-        elif shown and self.margin:
-            everyone = whom.replace("any other", "every other")
-            parts = [f"{model} is non-inferior to {everyone} (margin {self.margin:g})"]
         elif shown:
-            parts = [f"{model} is shown to be no worse than {whom}"]
+            verdict = NON_INFERIOR
+            everyone = whom.replace("any other", "every other")
+            better = f"is non-inferior to {everyone} (margin {self.margin:g})"
+            parts = [f"{model} {better if than else f'is shown to be no worse than {whom}'}"]
         else:
-            nor = ", nor to be non-inferior" if self.margin else ""
+            verdict = INCONCLUSIVE
+            nor = ", nor to be non-inferior" if than else ""
+            no_margin = (
+                "without a margin only a model that is shown to be better is non-inferior"
+            )
             parts = [
                 f"{model} is not shown to be worse than {whom}{than}{nor}{otherwise}",
                 more(),
+                no_margin if self.required and not than else "",
             ]
-            if self.required and not self.margin:
-                parts.append(
-                    "without a margin only a model that is shown to be better is non-inferior"
-                )
         words = "; ".join(part for part in (*parts, *remarks) if part)
         return replace(self, verdict=verdict, words=words)
 
@@ -195,16 +210,8 @@ def ask_gate(
         raise InputError(f"against: expected a model other than {name!r}, got {against!r}")
     if require is not None:
         check_choice("require", require, (NON_INFERIOR,))
-    return Gate(
-        name,
-        against,
-        INCONCLUSIVE,
-        "",
-        pvalue,
-        against is not None,
-        margin,
-        require is not None,
-    )
+    required = require is not None
+    return Gate(name, against, INCONCLUSIVE, "", pvalue, against is not None, margin, required)
 
 
 def judge(
@@ -249,13 +256,15 @@ def ask(
 ) -> Gate:
     """As `judge`, but without an answer a gate of the verdict "error", for outputs to show."""
     asked = ask_gate(comparison.names, name, against, margin=comparison.margin, require=require)
-    fixed = against is not None
     opponent = against or comparison.best
     asked = replace(asked, against=opponent)
-    obstacle = _obstacle(comparison, name, opponent)
-    if obstacle is not None:
-        return asked.without_answer(obstacle)
-    return (_fixed if fixed else _of_table)(comparison, asked, opponent)
+    if comparison.doubts:
+        return asked.doubtful(comparison.doubts)
+    others = comparison.indistinguishable(name)
+    if others if opponent == name else opponent in others:
+        whom = "the other models" if opponent == name else repr(opponent)
+        return _blind(asked, comparison.kernel, whom)
+    return (_of_table if against is None else _of_pair)(comparison, asked, opponent)
 
 
 def judge_pair(pair: PairComparison, *, require: str | None = None) -> Gate:
@@ -267,108 +276,148 @@ def judge_pair(pair: PairComparison, *, require: str | None = None) -> Gate:
         pair.names, name, against, margin=pair.margin, require=require, pvalue=pair.pvalue
     )
     if pair.doubts:
-        return asked.without_answer(doubtful(pair.doubts))
-    same = "indistinguishable" in pair.status
-    if same and pair.kernel is not None and pair.discrepancy == (0.0, 0.0):
-        return asked.without_answer(_blind(pair.kernel, name, repr(against)))
-    digests = (pair.inputs or {}).get("models") or {}
-    if same and digests.get(name) is not None:
-        return replace(asked, words=_same_rows(name, [against]))
+        return asked.doubtful(pair.doubts)
+    if "indistinguishable" in pair.status:
+        if pair.kernel is not None and pair.discrepancy == (0.0, 0.0):
+            return _blind(asked, pair.kernel, repr(against))
+        if _is_sample(pair, name):
+            return replace(asked, words=_same_rows(name, [against]))
     selective = pair.test == RelPSI.name
     # RelPSI's p-value for the reverse hypothesis is twice that of the z test.
     reverse = (2.0 if selective else 1.0) * float(ndtr(pair.statistic))
-    shown = pair.equivalent if pair.margin else reverse <= pair.alpha
+    depends = "this verdict depends on the bandwidth"
     test = RelPSI() if selective else BestSet()
-    depends = (
-        ["this verdict depends on the bandwidth"] if pair.robust_to_bandwidth is False else []
-    )
     return asked.answered(
         pair.worse,
-        bool(shown),
+        bool(pair.equivalent if pair.margin else reverse <= pair.alpha),
         quoted(against),
         evidence=f" ({_evidence(pair.pvalue, pair.alpha)})",
         more=lambda: _more(pair.difference - pair.margin, pair.standard_error, pair, test),
-        remarks=depends,
+        remarks=[depends] if pair.robust_to_bandwidth is False else [],
     )
 
 
-def _obstacle(comparison: Comparison, name: str, opponent: str) -> str | None:
-    """Why there is no answer, or None."""
-    if comparison.doubts:
-        return doubtful(comparison.doubts)
-    others = comparison.indistinguishable(name)
-    if comparison.kernel is None or not (others if opponent == name else opponent in others):
-        return None
-    whom = "the other models" if opponent == name else repr(opponent)
-    return _blind(comparison.kernel, name, whom)
+def judge_monitor(
+    result: MonitorResult,
+    name: str,
+    against: str | None = None,
+    *,
+    margin: float = 0.0,
+    require: str | None = None,
+    doubts: Sequence[str] = (),
+) -> Gate:
+    """The gate of one model, wrong at any look with probability at most alpha.
+
+    Without a margin a model is worse once it is out, and it stays out; it is non-inferior
+    once all others are out. Against a model that was named beforehand the e-values of this
+    pair decide, after the last item. With a margin δ the limits for all pairs decide: worse
+    where some lower limit is above δ, non-inferior where every upper limit is at most δ.
+    `doubts` are reasons why the scores are not comparable: the verdict is then "error".
+    """
+    asked = ask_gate(result.names, name, against, margin=margin, require=require)
+    if doubts:
+        return asked.doubtful(doubts)
+    own = result.names.index(name)
+    others = [j for j in range(len(result.names)) if j != own]
+    others = others if against is None else [result.names.index(against)]
+    level = math.log(1.0 / result.alpha)
+    since = ""
+    if margin:
+        beater = others[int(np.argmax(result.lower[own, others]))]
+        low = float(result.lower[own, beater])
+        high = float(result.upper[own, beater])
+        worse = low > margin
+        shown = bool((result.upper[own, others] <= margin).all())
+        evidence = f"{100.0 * (1.0 - result.alpha):g}% limits {low:.3g} to {high:.3g}"
+        # The distance of the limits shrinks like 1/√n.
+        gap = abs((low + high) / 2.0 - margin)
+        growth = ((high - low) / (2.0 * gap)) ** 2 if gap > 0.0 else math.inf
+    else:
+        if against is None:
+            worse = bool(result.worse[own])
+            shown = result.confidence_set == (name,)
+            log_evalue = largest = float(result.log_peak[own])
+            since = f" since item {result.out_after[own]}"
+        else:
+            log_evalue = float(result.log_pair_evalue[own, others[0]])
+            reverse = float(result.log_pair_evalue[others[0], own])
+            worse = log_evalue >= level
+            shown = reverse >= level
+            largest = max(log_evalue, reverse)
+        evidence = f"e-value {show_log_evalue(log_evalue)}, level {result.alpha:g}"
+        # The logarithm of an e-value goes on growing as it has so far.
+        growth = level / largest if largest > 0.0 else math.inf
+    any_other = "another model" if worse else "any other model"
+    more = result.items * (growth - 1.0)
+    advice = ""
+    if 1.0 <= more <= MOST_ITEMS:
+        advice = f"at this rate about {about(more)} more items would decide"
+    return asked.answered(
+        worse,
+        shown,
+        any_other if against is None else quoted(against),
+        evidence=f"{since} ({evidence})",
+        otherwise=f"{',' if margin else ''} after {counted_items(result.items)}",
+        more=lambda: advice,
+    )
 
 
-def doubtful(doubts: Sequence[str]) -> str:
-    """The words of a gate whose verdicts would not be reliable."""
-    return f"gate: {'; '.join(doubts)}"
-
-
-def _blind(kernel: Any, name: str, whom: str) -> str:
-    """No data could have changed this answer."""
-    return (
-        f"kernel: expected one that can tell {name!r} from {whom}, got "
-        f"{kernel.describe()}, which "
-        "takes the same value on all their pairs of rows; choose a bandwidth near the median "
-        "distance"
+def _blind(asked: Gate, kernel: Any, whom: str) -> Gate:
+    """The gate where no data could have changed the answer."""
+    return asked.without_answer(
+        f"kernel: expected one that can tell {asked.name!r} from {whom}, got "
+        f"{kernel.describe()}, which takes the same value on all their pairs of rows; choose a "
+        "bandwidth near the median distance"
     )
 
 
 def _of_table(comparison: Comparison, asked: Gate, best: str) -> Gate:
     """The verdict of the table."""
     name = asked.name
-    row = next(row for row in comparison.rows() if row["name"] == name)
-    p = row["adjusted_pvalue"]
+    row = comparison[name]
+    evidence = _evidence(row["adjusted_pvalue"], comparison.alpha)
     at_best = row["best"] or row["grade"] == grade.SAME.name
     worse = row["worse"]
     # The best set shows only that some model is better: the one that beats this one most
     # clearly.
     beaters = dict(zip(comparison.names, comparison.beaten_by or (), strict=False))
     opponent = beaters.get(name) or best
-    alone = row["grade"] == grade.WORSE.name
-    than = f" {alone_words(comparison)}" if alone else ""
-    # The table has the grade without the correction, too.
-    otherwise = (
-        f" (only {alone_words(comparison)}; adjusted {_evidence(p, comparison.alpha)})"
-        if alone
-        else ""
-    )
+    alone = alone_words(comparison) if row["grade"] == grade.WORSE.name else ""
+    copied = [] if worse else _copies(comparison, name)
 
     def more() -> str:
         if at_best and not TESTS[comparison.test].tests_best:
             return "it was selected as the best, and this test does not test the selected model"
         return _more_rows(comparison, name)
 
-    copied = [] if worse else _copies(comparison, name)
-    return replace(asked, against=opponent, fixed=False, pvalue=p).answered(
+    asked = replace(asked, against=opponent, fixed=False, pvalue=row["adjusted_pvalue"])
+    return asked.answered(
         worse,
         not worse and _is_shown(comparison, row, at_best),
         quoted(opponent) if worse else "any other model" if at_best else "the best",
-        evidence=f"{than} ({_evidence(p, comparison.alpha)})",
-        otherwise=otherwise,
+        evidence=f"{f' {alone}' if alone else ''} ({evidence})",
+        # The table has the grade without the correction, too.
+        otherwise=f" (only {alone}; adjusted {evidence})" if alone else "",
         more=more,
         grade=row["grade"],
         remarks=[
-            *([_copy_words(comparison, name, copied)] if copied else []),
-            *_bandwidth_words(comparison, [name]),
+            _copy_words(comparison, name, copied) if copied else "",
+            _bandwidth_words(comparison, [name]),
         ],
     )
 
 
 def _is_shown(comparison: Comparison, row: dict[str, Any], at_best: bool) -> bool:
     """Whether the model is shown to be no worse than the best one, by more than the margin."""
-    tests_best = TESTS[comparison.test].tests_best
-    if _copied_rows(comparison, row["name"]) or (at_best and not tests_best):
+    name = row["name"]
+    untested = at_best and not TESTS[comparison.test].tests_best
+    if untested or (_is_sample(comparison, name) and _copies(comparison, name)):
         return False
     if comparison.margin:
         return bool(row["equivalent"])
     if not at_best or isinstance(comparison.kernel, Collection):
         return False
-    at = comparison.names.index(row["name"])
+    at = comparison.names.index(name)
     # Equal scores on these items prove nothing about others; an equal density is the same
     # model.
     equal = grade.SAME.name in comparison.grade or "tie" in comparison.status[at]
@@ -377,14 +426,14 @@ def _is_shown(comparison: Comparison, row: dict[str, Any], at_best: bool) -> boo
     return bool(comparison.upper_bound(1.0 - comparison.alpha)[at] <= 0.0)
 
 
-def _fixed(comparison: Comparison, asked: Gate, against: str) -> Gate:
+def _of_pair(comparison: Comparison, asked: Gate, against: str) -> Gate:
     """The test of one pair that was named beforehand."""
     name = asked.name
     margin = asked.margin
     alpha = comparison.alpha
     asked = replace(asked, pvalue=1.0)
     if against in _copies(comparison, name):
-        verdict = INCONCLUSIVE if _copied_rows(comparison, name) else NON_INFERIOR
+        verdict = INCONCLUSIVE if _is_sample(comparison, name) else NON_INFERIOR
         return replace(asked, verdict=verdict, words=_copy_words(comparison, name, [against]))
     out = [each in comparison.impossible for each in (name, against)]
     if all(out):
@@ -400,29 +449,25 @@ def _fixed(comparison: Comparison, asked: Gate, against: str) -> Gate:
         decision = relative_test(pair, alpha, margin, comparison.seed or 0)
         shown = reverse_log_pvalue(pair, margin) <= math.log(alpha)
     pvalue = math.exp(decision.log_pvalue)
+    gap = decision.difference - margin
     return replace(asked, pvalue=pvalue).answered(
         pvalue <= alpha,
         bool(shown),
         quoted(against),
         evidence=f" (this pair alone: {_evidence(pvalue, alpha)})",
-        more=lambda: _more(
-            decision.difference - margin, decision.standard_error, comparison, BestSet()
-        ),
-        remarks=_bandwidth_words(comparison, [name, against]),
+        more=lambda: _more(gap, decision.standard_error, comparison, BestSet()),
+        remarks=[_bandwidth_words(comparison, [name, against])],
     )
 
 
-def _bandwidth_words(comparison: Comparison, names: Sequence[str]) -> list[str]:
+def _bandwidth_words(comparison: Comparison, names: Sequence[str]) -> str:
     """A clause about the verdicts among these that change at half or twice the bandwidth."""
-    robust = dict(zip(comparison.names, comparison.robust_to_bandwidth or (), strict=False))
-    changing = [name for name in names if robust.get(name) is False]
+    changing = [name for name in names if bandwidth_remark(comparison[name])]
     if not changing:
-        return []
+        return ""
     many = len(changing) > 1
-    return [
-        f"the verdict{'s' * many} on {listed(changing)} depend{'s' * (not many)} on the "
-        f"bandwidth"
-    ]
+    verb = "depend" if many else "depends"
+    return f"the verdict{'s' * many} on {listed(changing)} {verb} on the bandwidth"
 
 
 def _copies(comparison: Comparison, name: str) -> list[str]:
@@ -432,14 +477,14 @@ def _copies(comparison: Comparison, name: str) -> list[str]:
     return [other for other in others if original[other] == original[name]]
 
 
-def _copied_rows(comparison: Comparison, name: str) -> bool:
-    """Whether this model is a sample with the rows of another one; densities have none."""
-    digests = (comparison.inputs or {}).get("models") or {}
-    return digests.get(name) is not None and bool(_copies(comparison, name))
+def _is_sample(result: Comparison | PairComparison, name: str) -> bool:
+    """Whether this model is a sample whose rows were recorded; densities have none."""
+    digests = (result.inputs or {}).get("models") or {}
+    return digests.get(name) is not None
 
 
 def _copy_words(comparison: Comparison, name: str, copied: Sequence[str]) -> str:
-    if _copied_rows(comparison, name):
+    if _is_sample(comparison, name):
         return _same_rows(name, copied)
     return f"{quoted(name)} is a duplicate of {listed(copied)}"
 
@@ -523,8 +568,7 @@ def gate_markdown(comparison: Comparison, gate: Gate | None = None) -> str:
     """
     answer = ""
     if gate is not None:
-        words = gate.sentence.removeprefix(f"{gate.heading}:")
-        answer = f"**{gate.heading}:**{markdown_text(words)}"
+        answer = f"**{gate.heading}:** {markdown_text(gate.reason)}."
     notes = [f"Note: {markdown_text(note)}" for note in comparison.warnings]
     parts = [answer, to_markdown(comparison), markdown_text(summary(comparison)), *notes]
     parts.append(f"<sub>{markdown_text(header(comparison))}</sub>")
@@ -558,9 +602,9 @@ def check_passed(comparison: Comparison, gate: Gate) -> None:
         raise InputError(gate.words)
     if not gate.failed:
         return
+    alpha = comparison.alpha
     advice = ["Look at where the models differ: comparison.report('report.html', data)."]
     if gate.verdict == WORSE:
-        alpha = comparison.alpha
         gap = _difference(comparison, gate)
         if math.isfinite(gap):
             margin = "compare with a margin above it"
@@ -572,8 +616,8 @@ def check_passed(comparison: Comparison, gate: Gate) -> None:
         )
     else:
         advice.append("Compare on more data, or with a larger margin, chosen before you look.")
-    lines = [gate.sentence, "", str(comparison), "", "What to do:"]
-    raise AssertionError("\n".join([*lines, *(f"- {each}" for each in advice)]))
+    listed_advice = "\n".join(f"- {each}" for each in advice)
+    raise AssertionError(f"{gate.sentence}\n\n{comparison}\n\nWhat to do:\n{listed_advice}")
 
 
 def junit_xml(comparison: Comparison, gate: Gate | None = None, seconds: float = 0.0) -> str:
@@ -609,35 +653,34 @@ def junit_xml(comparison: Comparison, gate: Gate | None = None, seconds: float =
     suite = ElementTree.SubElement(root, "testsuite", named)
     timed = {"classname": f"relfit.{command}", "time": f"{seconds / len(comparison.names):.3f}"}
     for row in comparison.rows():
-        name = _legal(visible(row["name"]))
-        case = ElementTree.SubElement(suite, "testcase", {"name": name, **timed})
+        case = ElementTree.SubElement(
+            suite, "testcase", {"name": _legal(visible(row["name"])), **timed}
+        )
         gated = gate if gate is not None and row["name"] == gate.name else None
         if gated is not None and tag:
             why = {"type": gated.verdict, "message": _legal(gated.sentence)}
             ElementTree.SubElement(case, tag, why).text = _legal(table)
         ElementTree.SubElement(case, "system-out").text = _legal(_about(comparison, row, gated))
-    sentence = [] if gate is None else [gate.sentence]
-    ElementTree.SubElement(suite, "system-out").text = _legal("\n\n".join([*sentence, table]))
+    said = table if gate is None else f"{gate.sentence}\n\n{table}"
+    ElementTree.SubElement(suite, "system-out").text = _legal(said)
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=False)
 
 
 def _about(comparison: Comparison, row: dict[str, Any], gate: Gate | None) -> str:
     """What was found about a model; about the gated one, compared with the gate's opponent."""
-    value = (
-        f"{measure_of(comparison).name} {row['discrepancy']:.6g} ± {row['standard_error']:.2g}"
-    )
-    if gate is None or gate.pvalue is None:
-        said = (
-            "; ".join([row["verdict"], *bandwidth_remark(row)]) if gate is None else gate.words
-        )
-        gap = NOTHING if row["best"] else f"{row['difference']:.6g}"
-        p = show_pvalue(row["adjusted_pvalue"], comparison.alpha) if is_tested(row) else NOTHING
-        return f"{said}; {value}; difference to the best {gap}; p-value {p}"
-    whom = quoted(gate.against or "") if gate.fixed else "the best"
-    p = show_pvalue(gate.pvalue, comparison.alpha)
-    found = f"difference to {whom} {_difference(comparison, gate):.6g}; p-value {p}"
-    return f"{gate.words}; {value}; {found}"
+    alpha = comparison.alpha
+    error = f"{row['standard_error']:.2g}"
+    value = f"{measure_of(comparison).name} {row['discrepancy']:.6g} ± {error}"
+    said = "; ".join([row["verdict"], *bandwidth_remark(row)]) if gate is None else gate.words
+    whom = "the best"
+    gap = NOTHING if row["best"] else f"{row['difference']:.6g}"
+    p = show_pvalue(row["adjusted_pvalue"], alpha) if is_tested(row) else NOTHING
+    if gate is not None and gate.pvalue is not None:
+        whom = quoted(gate.against or "") if gate.fixed else whom
+        gap = f"{_difference(comparison, gate):.6g}"
+        p = show_pvalue(gate.pvalue, alpha)
+    return f"{said}; {value}; difference to {whom} {gap}; p-value {p}"
 
 
 def _difference(comparison: Comparison, gate: Gate) -> float:

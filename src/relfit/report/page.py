@@ -14,7 +14,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from relfit.checks.robustness import Sensitivity
 from relfit.data.encode import Encoding
@@ -25,11 +25,23 @@ from relfit.kernels.composite import Collection
 from relfit.kernels.standard import Gaussian
 from relfit.report.checks import bandwidth_sensitivity, changed_verdicts, checks, rows_advice
 from relfit.report.columns import column_panel
-from relfit.report.examples import check_items, example_rows, table_items
-from relfit.report.figures import difference_forest, discrepancy_forest, signed, who_beats_whom
+from relfit.report.figures import (
+    SIGNS,
+    difference_forest,
+    discrepancy_forest,
+    signed,
+    who_beats_whom,
+)
 from relfit.report.gate import Gate
+from relfit.report.items import (
+    check_items,
+    contrasts,
+    example_rows,
+    heat_map,
+    recall_scores,
+    table_items,
+)
 from relfit.report.recall import recall
-from relfit.report.scores import contrasts, heat_map, recall_scores
 from relfit.report.witness import where
 from relfit.results import words
 from relfit.results.comparison import Comparison
@@ -52,6 +64,11 @@ LONGEST_LABEL = 36
 MANY = 14
 MOST_PAIRED = 60
 
+# Results whose rows have no pictures or texts.
+_NO_ITEMS = {
+    "loglik": "a likelihood has no most typical rows to show; leave them out",
+    "loss": "belongs to features of images or texts, and this result is of losses; leave it out",
+}
 # A notebook wraps, so that longer names have room.
 _LONGEST_NAME = 80
 # The background behind a verdict. It lets the page shine through, and the letters keep the
@@ -65,22 +82,22 @@ _TINTS = {
 
 
 @cache
-def environment(*folders: str) -> Environment:
-    """The templates of all reports, and those in these folders of relfit; text is escaped."""
-    loader = ChoiceLoader(
-        [PackageLoader("relfit", each) for each in (*folders, "report/templates")]
-    )
+def environment() -> Environment:
+    """The templates of all pages; text is escaped."""
     made = Environment(
-        loader=loader,
+        loader=PackageLoader("relfit", "report/templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     made.filters["plain_number"] = plain_number
-    script = _asset("page.js")
+    folder = resources.files("relfit").joinpath("report/templates")
+    style, script = (
+        folder.joinpath(name).read_text(encoding="utf-8") for name in ("style.css", "page.js")
+    )
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    made.globals |= {"style": _asset("style.css"), "script": script, "digest": digest}
+    made.globals |= {"style": style, "script": script, "digest": digest}
     return made
 
 
@@ -113,6 +130,8 @@ def render_report(
     test = TESTS[comparison.test]
     level = f"{100 * (1.0 - comparison.alpha):g}%"
     several = isinstance(comparison.kernel, Collection)
+    if gate is not None:
+        _check_gate(comparison, gate)
     panels = _panels(comparison, data, items, gate)
     template = environment().get_template("report.html.j2")
     # Only one test compares every model with every other.
@@ -121,7 +140,7 @@ def render_report(
     sensitivity = panels["sensitivity"]
     return template.render(
         **_table(comparison),
-        gate=_gate(comparison, gate),
+        gate=gate,
         **panels,
         title=None if title is None else visible(title),
         date=date or datetime.now().astimezone().strftime("%Y-%m-%d"),
@@ -129,6 +148,7 @@ def render_report(
         headline=words.headline(comparison),
         counts=words.counts(comparison),
         scale=words.scale_words(comparison),
+        signs=SIGNS,
         marks={kind: grade.mark for kind, grade in KINDS.items()},
         grades={kind: grade.name for kind, grade in KINDS.items()},
         keys=[_sort_keys(row) for row in comparison.rows()],
@@ -183,10 +203,8 @@ def write_report(
     title: str | None = None,
 ) -> None:
     """Write the report to a file, as `Comparison.report` says."""
-    write_text_atomic(
-        path,
-        render_report(comparison, data, items=items, command=command, gate=gate, title=title),
-    )
+    page = render_report(comparison, data, items=items, command=command, gate=gate, title=title)
+    write_text_atomic(path, page)
 
 
 def _flags(comparison: Comparison, sensitivity: Sensitivity | None) -> dict[str, str]:
@@ -200,26 +218,12 @@ def _flags(comparison: Comparison, sensitivity: Sensitivity | None) -> dict[str,
     return {name: text or "depends on the bandwidth" for name, text in remarks.items()}
 
 
-def _asset(name: str) -> str:
-    """The style of a page, or its script: sorting, filtering, copying. The page needs it for
-    nothing else.
-    """
-    return (
-        resources.files("relfit")
-        .joinpath(f"report/templates/{name}")
-        .read_text(encoding="utf-8")
-    )
-
-
 def _sort_keys(row: dict[str, Any]) -> tuple[float | str, ...]:
     """What the columns of the table are sorted by: the name, numbers, and the place of the
     grade on the scale.
     """
-    scale = list(GRADES)
-    return (
-        *(row[key] for key in ("name", "discrepancy", "standard_error", "difference")),
-        scale.index(row["grade"]),
-    )
+    numbers = (row[key] for key in ("discrepancy", "standard_error", "difference"))
+    return row["name"], *numbers, list(GRADES).index(row["grade"])
 
 
 def _details(comparison: Comparison, command: str | None) -> str:
@@ -233,52 +237,36 @@ def _details(comparison: Comparison, command: str | None) -> str:
 
 def _panels(comparison: Comparison, data: Any, items: Any, gate: Any) -> dict[str, Any]:
     """What needs the data: loaded here, and nowhere else."""
-    without: dict[str, Any] = {
+    panels: dict[str, Any] = {
         "sensitivity": None,
         "where": None,
         "heat": None,
         "contrasts": [],
         "columns": None,
     }
-    if data is None:
-        return {**without, "checks": checks(comparison, None, None)}
-    if comparison.measure == "loglik":
-        if items is not None:
-            raise InputError(
-                "items: a likelihood has no most typical rows to show; leave them out"
-            )
-        return {**without, "checks": checks(comparison, None, None)}
-    if comparison.measure == "loss":
-        if items is not None:
-            raise InputError(
-                "items: belongs to features of images or texts, and this result is of losses; "
-                "leave it out"
-            )
+    recalled = None
+    measure = comparison.measure
+    if data is not None and items is not None and measure in _NO_ITEMS:
+        raise InputError(f"items: {_NO_ITEMS[measure]}")
+    if data is not None and measure == "loss":
         scores = recall_scores(comparison, data)
-        return {
-            **without,
-            "checks": checks(comparison, None, None),
-            "heat": heat_map(comparison, scores),
-            "part": scores.part,
-            "contrasts": contrasts(comparison, scores, None if gate is None else gate.name),
+        panels["heat"] = heat_map(comparison, scores)
+        panels["part"] = scores.part
+        panels["contrasts"] = contrasts(comparison, scores, gate and gate.name)
+    elif data is not None and measure != "loglik":
+        recalled = recall(comparison, data)
+        shown = table_items(recalled) if items is None else check_items(items, recalled)
+        panel, differing = where(comparison, recalled)
+        examples = [(each.name, example_rows(each, shown)) for each in differing]
+        panels |= {
+            "sensitivity": bandwidth_sensitivity(comparison, recalled),
+            "where": panel,
+            "columns": column_panel(comparison, recalled),
+            # The number of rows that were used of each sample, unless it is all of them.
+            "fewer_rows": None if recalled.complete else recalled.most_rows,
+            "examples": [(name, found) for name, found in examples if found],
         }
-    recalled = recall(comparison, data)
-    shown: Any = {} if items is None else check_items(items, recalled)
-    if items is None and recalled.labels is not None:
-        shown = table_items(recalled)
-    sensitivity = bandwidth_sensitivity(comparison, recalled)
-    panel, differing = where(comparison, recalled)
-    examples = [(each.name, example_rows(each, shown)) for each in differing] if shown else []
-    return {
-        **without,
-        "checks": checks(comparison, recalled, sensitivity),
-        "sensitivity": sensitivity,
-        "where": panel,
-        "columns": column_panel(comparison, recalled),
-        # The number of rows that were used of each sample, unless it is all of them.
-        "fewer_rows": None if recalled.complete else recalled.most_rows,
-        "examples": [(name, found) for name, found in examples if found],
-    }
+    return {**panels, "checks": checks(comparison, recalled, panels["sensitivity"])}
 
 
 def _table(comparison: Comparison) -> dict[str, Any]:
@@ -300,16 +288,14 @@ def _table(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _gate(comparison: Comparison, gate: Any) -> dict[str, Any] | None:
-    """The gate's sentence, and whether it asks another question than the table."""
-    if gate is None:
-        return None
-    if not isinstance(gate, Gate) or not {gate.name, gate.against} <= set(comparison.names):
-        came = "that of another result" if isinstance(gate, Gate) else type(gate).__name__
-        raise InputError(
-            f"gate: expected what relfit.report.gate.judge answered for this result, got {came}"
-        )
-    return {"kind": gate.kind, "sentence": gate.sentence, "fixed": gate.fixed}
+def _check_gate(comparison: Comparison, gate: Any) -> None:
+    """Refuse a gate that does not speak of this result."""
+    if isinstance(gate, Gate) and {gate.name, gate.against} <= set(comparison.names):
+        return
+    came = "that of another result" if isinstance(gate, Gate) else type(gate).__name__
+    raise InputError(
+        f"gate: expected what relfit.report.gate.judge answered for this result, got {came}"
+    )
 
 
 def settings(comparison: Comparison) -> list[tuple[str, str]]:
@@ -319,29 +305,30 @@ def settings(comparison: Comparison) -> list[tuple[str, str]]:
         "models": str(len(comparison.names)),
     }
     values = comparison.held()
-    for name, told in sorted(
-        comparison.described().items(), key=lambda item: not item[1].get("first")
-    ):
+    told = comparison.described()
+    for name in sorted(told, key=lambda name: not told[name].get("first")):
+        label = told[name].get("label")
         value = values[name]
-        label = told.get("label")
         if label is not None and value is not None and not (name == "margin" and value == 0.0):
             shown[label] = _setting(comparison, name, value)
     return [(label, text) for label, text in shown.items() if text]
 
 
 def _setting(comparison: Comparison, name: str, value: Any) -> str:
-    if name == "test":
-        return words.name_of_test(value)
-    if name in ("correction", "dependence"):
-        known = words.CORRECTION_NAMES if name == "correction" else words.DEPENDENCE_NAMES
-        return known.get(value, str(value))
-    if name in ("kernel", "sizes"):
-        return (words.kernel_words if name == "kernel" else words.size_words)(comparison) or ""
     if name == "inputs":
         digests = {"reference": value["reference"], **(value["models"] or {})}
         return ", ".join(f"{visible(key)} {text[:12]}" for key, text in digests.items() if text)
+    if name == "kernel":
+        return words.kernel_words(comparison) or ""
+    if name == "sizes":
+        return words.size_words(comparison) or ""
+    if name == "test":
+        return words.name_of_test(value)
     if isinstance(value, dict):
         return ", ".join(f"{key.replace('_', ' ')} {number}" for key, number in value.items())
+    known = {"correction": words.CORRECTION_NAMES, "dependence": words.DEPENDENCE_NAMES}
+    if name in known:
+        return known[name].get(value, str(value))
     return f"{value:g}" if isinstance(value, float) else visible(str(value))
 
 
@@ -355,33 +342,33 @@ def python_call(comparison: Comparison) -> str | None:
     ... ) is None
     True
     """
+    measure = words.measure_of(comparison)
     likelihood = comparison.measure == "loglik" and comparison.inputs is not None
-    of_pairs = words.measure_of(comparison).pairs and comparison.kernel is not None
+    of_pairs = measure.pairs and comparison.kernel is not None
     if not (of_pairs or likelihood) or comparison.bandwidth_rule == "selected":
         return None
     test = words.used_test(comparison)
     default = Settings()
     estimator = ESTIMATORS[comparison.estimator or Complete.name].of_record(comparison)
-    options = {
-        name: repr(getattr(comparison, name))
-        for name in ("alpha", "margin", "dependence", "preset")
-        if getattr(comparison, name) not in (None, getattr(default, name))
-    }
+    options = {}
+    for name in ("alpha", "margin", "dependence", "preset"):
+        value = getattr(comparison, name)
+        if value not in (None, getattr(default, name)):
+            options[name] = repr(value)
     if test != default.test:
         options["test"] = _value_code(test)
     if comparison.correction != test.default_correction:
         options["correction"] = repr(comparison.correction)
     if estimator != default.estimator:
         options["estimator"] = _value_code(estimator)
-    median_gaussian = (
-        isinstance(comparison.kernel, Gaussian) and comparison.bandwidth_rule == "median"
-    )
-    if comparison.kernel is not None and comparison.preset is None and not median_gaussian:
-        options["kernel"] = _kernel_code(comparison.kernel)
+    kernel = comparison.kernel
+    median = isinstance(kernel, Gaussian) and comparison.bandwidth_rule == "median"
+    if kernel is not None and comparison.preset is None and not median:
+        options["kernel"] = _kernel_code(kernel)
     if likelihood:
         options["discrepancy"] = repr("loglik")
-    if likelihood and comparison.design is not None:
-        options["given"] = "covariates"
+        if comparison.design is not None:
+            options["given"] = "covariates"
     if comparison.measure == "mmd" and comparison.preset is None:
         # The models may have been densities that were drawn from: without this, they would be
         # compared by KSD.
@@ -392,16 +379,12 @@ def python_call(comparison: Comparison) -> str | None:
         options["groups"] = "groups"
     if comparison.encoding is not None:
         options |= _encoding_code(comparison.encoding)
-    elif (
-        words.measure_of(comparison).kind == "densities" and (comparison.sizes or (1,))[0] == 0
-    ):
+    elif measure.kind == "densities" and (comparison.sizes or (1,))[0] == 0:
         # Draws against a density would be whitened.
         options["scale"] = repr("none")
     options["rng"] = repr(comparison.seed)
-    return (
-        f"relfit.compare(reference, models, "
-        f"{', '.join(f'{name}={code}' for name, code in options.items())})"
-    )
+    code = ", ".join(f"{name}={value}" for name, value in options.items())
+    return f"relfit.compare(reference, models, {code})"
 
 
 def _encoding_code(encoding: Encoding) -> dict[str, str]:
@@ -442,23 +425,20 @@ def notebook_table(result: Any) -> str:
 def _block(shown: Display) -> dict[str, Any]:
     """One table with the cells' styles: numbers to the right, a tint behind verdicts."""
     cells = shown.table
-    columns = len(shown.table.titles)
-    verdicts = range(columns - cells.verdicts, columns)
-    sides = [
-        "left;white-space:nowrap" if j in cells.words else "right;white-space:nowrap"
-        for j in range(columns)
-    ]
-    sides[verdicts.start :] = ["left"] * cells.verdicts
+    start = len(cells.titles) - cells.verdicts
+    kinds = {(i, start): kind for i, kind in enumerate(cells.kinds)} | dict(cells.marked)
+    sides = []
+    for j in range(len(cells.titles)):
+        side = "left" if j in cells.words else "right"
+        sides.append("left" if j >= start else f"{side};white-space:nowrap")
     rows = []
-    for i, (kind, row) in enumerate(zip(cells.kinds, cells.rows, strict=True)):
-        kinds = {(i, verdicts.start): kind, **cells.marked}
-        tints = [_TINTS.get(kinds.get((i, j), "")) for j in range(columns)]
-        shown_cells = [cell if j in cells.words else signed(cell) for j, cell in enumerate(row)]
-        rows.append(list(zip(shown_cells, sides, tints, strict=True)))
-    heads = list(zip(cells.titles, sides, strict=True))
+    for i, row in enumerate(cells.rows):
+        texts = [cell if j in cells.words else signed(cell) for j, cell in enumerate(row)]
+        tints = [_TINTS.get(kinds.get((i, j), "")) for j in range(len(row))]
+        rows.append(list(zip(texts, sides, tints, strict=True)))
     return {
         "header": shown.header,
-        "heads": heads,
+        "heads": list(zip(cells.titles, sides, strict=True)),
         "rows": rows,
         "lines": [line for line in shown.lines if line[1]],
     }

@@ -22,7 +22,7 @@ from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ticker import LogLocator, NullLocator
 
 from relfit.report.checks import bandwidth_sensitivity, own_plan, why_not
-from relfit.report.figures import Forest, difference_forest, discrepancy_forest, who_beats_whom
+from relfit.report.figures import SIGNS, difference_forest, discrepancy_forest, who_beats_whom
 from relfit.report.recall import recall
 from relfit.report.witness import (
     CLEAR,
@@ -41,7 +41,11 @@ from relfit.util.checks import check_choice
 from relfit.util.errors import InputError
 from relfit.util.text import plain_number
 
+# Arguments of matplotlib.
+Look = dict[str, Any]
 LONGEST_LABEL = 28
+# Letters of a name in a legend.
+_LONGEST_ENTRY = 24
 # Multiples of the bandwidth.
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 INK = "#333333"
@@ -68,18 +72,28 @@ COLOURS = (
 )
 MUCH = COLOURS[8]
 LITTLE = COLOURS[1]
-# Who beats whom: a number, a tint and a sign for each kind of cell.
+# Who beats whom: the tint of a cell, and the colour of its sign.
 _CELLS = {
-    "clearly worse": (0, "#F9DFCB", "▼", MARKS["worse"][0]),
-    "worse": (1, "#FBF1E2", "▽", MARKS["alone"][0]),
-    "no evidence": (2, "#FFFFFF", "·", INK),
-    "better": (3, "#EAF6F1", "△", MARKS["best"][0]),
-    "clearly better": (4, "#CDEBE0", "▲", MARKS["best"][0]),
-    "itself": (5, PALE, "", INK),
-    "not tested": (6, "#FFFFFF", "", INK),
+    "clearly worse": ("#F9DFCB", MARKS["worse"][0]),
+    "worse": ("#FBF1E2", MARKS["alone"][0]),
+    "no evidence": ("#FFFFFF", INK),
+    "better": ("#EAF6F1", MARKS["best"][0]),
+    "clearly better": ("#CDEBE0", MARKS["best"][0]),
+    "itself": (PALE, INK),
+    "not tested": ("#FFFFFF", INK),
 }
 _TITLES = {"mass": "mass: too little / too much", "slope": "contribution to KSD²"}
 _MISSING = "□"
+# How a line of reference and the grid are drawn, and names that are text, never TeX: a "$" in
+# one must not be read as mathematics.
+_DASHED: Look = {
+    "color": FAINT,
+    "linewidth": 0.8,
+    "linestyle": (0, (4, 3)),
+    "zorder": 0,
+}
+_GRID: Look = {"color": FAINT, "alpha": 0.25, "linewidth": 0.6}
+_TEXT: Look = {"parse_math": False, "usetex": False, "color": INK}
 
 
 class NotebookAxes(Axes):
@@ -113,76 +127,79 @@ def forest(comparison: Comparison, ax: Axes | None = None, *, of: str = "discrep
     ['a', 'b']
     """
     check_choice("of", of, ("discrepancy", "difference"))
-    data = (
-        discrepancy_forest(comparison) if of == "discrepancy" else difference_forest(comparison)
-    )
-    ax = new_axes(6.4, 1.25 + 0.26 * max(len(data.bars), 3)) if ax is None else ax
+    differences = of == "difference"
+    data = difference_forest(comparison) if differences else discrepancy_forest(comparison)
+    ax = ax or _new_axes(6.4, 1.25 + 0.26 * max(len(data.bars), 3))
     verdicts = {row["name"]: str(row["verdict"]) for row in comparison.rows()}
-    size = label_rows(ax, [bar.name for bar in data.bars])
-    ax.axvline(data.line, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
-    for kind in MARKS:
-        _draw_kind(ax, data, kind, 0.7 * size, verdicts)
+    size = 0.7 * _label_rows(ax, [bar.name for bar in data.bars])
+    ax.axvline(data.line, **_DASHED)
+    for kind, (colour, _, label) in MARKS.items():
+        rows = [k for k, bar in enumerate(data.bars) if bar.kind == kind]
+        if not rows:
+            continue
+        bars = [data.bars[k] for k in rows]
+        said = {verdicts[bar.name] for bar in bars}
+        lows = [max(bar.low, data.scale.low) for bar in bars]
+        highs = [min(bar.high, data.scale.high) for bar in bars]
+        ax.hlines(rows, lows, highs, color=colour, linewidth=0.23 * size)
+        edge: Look = {"markeredgewidth": 0.2 * size} if kind in _HOLLOW else {}
+        label = said.pop() if len(said) == 1 else label
+        values = [bar.value for bar in bars]
+        ax.plot(values, rows, **_mark(kind, colour, size), label=label, **edge)
     ax.set_xlim(data.scale.low, data.scale.high)
     ax.locator_params(axis="x", nbins=6)
-    ax.grid(axis="x", color=FAINT, alpha=0.25, linewidth=0.6)
-    bare(ax)
-    look: dict[str, Any] = {
+    ax.grid(axis="x", **_GRID)
+    look: Look = {
         "ncols": 3,
         "frameon": False,
         "labelcolor": INK,
         "fontsize": "small",
     }
     if isinstance(ax, NotebookAxes):
-        ax.figure.legend(
-            loc="outside upper left",
-            borderaxespad=0.2,
-            columnspacing=1.2,
-            handletextpad=0.2,
-            **look,
-        )
+        look |= {"borderaxespad": 0.2, "columnspacing": 1.2, "handletextpad": 0.2}
+        ax.figure.legend(loc="outside upper left", **look)
     else:
         ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), **look)
-    measure = measure_of(comparison).name
-    better = measure_of(comparison).better
+    measure = measure_of(comparison)
     level = f"{100 * data.level:g}%"
-    what = f"{measure} ({better}), {level} interval"
-    if of == "difference":
-        what = f"{measure}: difference to the best, each end a {level} bound"
-    ax.set_xlabel(what, color=INK)
-    return ax
+    what = f"{measure.name} ({measure.better}), {level} interval"
+    if differences:
+        what = f"{measure.name}: difference to the best, each end a {level} bound"
+    return _finished(ax, what)
 
 
-def new_axes(width: float, height: float) -> Axes:
+def _new_axes(width: float, height: float) -> Axes:
     """Axes in a figure of their own, unknown to pyplot."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure.add_subplot(axes_class=NotebookAxes)
 
 
-def label_rows(ax: Axes, names: Sequence[str]) -> float:
+def _label_rows(ax: Axes, names: Sequence[str]) -> float:
     """Write the names at the rows 0, 1, … from the top; returns the size of the letters."""
     # In points: the usual size, or what fits when many rows share axes that were given.
     row = ax.bbox.height / ax.figure.dpi * 72.0 / len(names)
     size = float(np.clip(0.8 * row, 3.0, FontProperties().get_size_in_points()))
-    shown = drawable(short_names(names, LONGEST_LABEL))
-    # Names are text, never TeX: a "$" in one must not be read as mathematics.
-    ax.set_yticks(
-        range(len(names)), shown, parse_math=False, usetex=False, color=INK, fontsize=size
-    )
+    ax.set_yticks(range(len(names)), _labels(names, LONGEST_LABEL), fontsize=size, **_TEXT)
     ax.set_ylim(len(names) - 0.4, -0.6)
     return size
 
 
-def bare(ax: Axes, kept: Sequence[str] = ("bottom",)) -> None:
-    """Ticks without marks, and no frame but the sides that are kept."""
+def _finished(ax: Axes, across: str, up: str = "", sides: Sequence[str] = ("bottom",)) -> Axes:
+    """The axes with their labels, without marks at the ticks, and with these sides of the
+    frame only.
+    """
+    ax.set_xlabel(across, color=INK)
+    ax.set_ylabel(up, color=INK)
     ax.tick_params(axis="both", colors=INK, length=0, pad=6)
     for side, spine in ax.spines.items():
-        spine.set_visible(side in kept)
+        spine.set_visible(side in sides)
         spine.set_color(FAINT)
+    return ax
 
 
-def drawable(labels: Sequence[str]) -> list[str]:
-    """The labels without characters that the font lacks; labels that then look alike get a
+def _labels(names: Sequence[str], longest: int = _LONGEST_ENTRY) -> list[str]:
+    """Short names without characters that the font lacks; those that then look alike get a
     number.
     """
     fonts = [
@@ -190,38 +207,21 @@ def drawable(labels: Sequence[str]) -> list[str]:
         for family in FontProperties().get_family()
     ]
     known = set[int]().union(*(font.get_charmap() for font in fonts))
+    labels = short_names(names, longest)
     shown = ["".join(c if ord(c) in known else _MISSING for c in label) for label in labels]
-    twice = {label for label, count in Counter(shown).items() if count > 1}
-    return [f"{label} ({k})" if label in twice else label for k, label in enumerate(shown, 1)]
+    count = Counter(shown)
+    return [f"{label} ({k})" if count[label] > 1 else label for k, label in enumerate(shown, 1)]
 
 
-def _draw_kind(
-    ax: Axes, data: Forest, kind: str, size: float, verdicts: dict[str, str]
-) -> None:
-    at = [k for k, bar in enumerate(data.bars) if bar.kind == kind]
-    if not at:
-        return
-    colour, marker, label = MARKS[kind]
-    bars = [data.bars[k] for k in at]
-    labels = {verdicts[bar.name] for bar in bars}
-    label = labels.pop() if len(labels) == 1 else label
-    lows = [max(bar.low, data.scale.low) for bar in bars]
-    highs = [min(bar.high, data.scale.high) for bar in bars]
-    ax.hlines(at, lows, highs, color=colour, linewidth=0.23 * size)
-    values = [bar.value for bar in bars]
-    look: dict[str, Any] = (
-        {"markerfacecolor": "white", "markeredgewidth": 0.2 * size} if kind in _HOLLOW else {}
-    )
-    ax.plot(
-        values,
-        at,
-        linestyle="none",
-        marker=marker,
-        markersize=size,
-        color=colour,
-        label=label,
-        **look,
-    )
+def _mark(kind: str, colour: str, size: float) -> Look:
+    """How the mark of a grade is drawn."""
+    return {
+        "linestyle": "none",
+        "marker": MARKS[kind][1],
+        "markersize": size,
+        "color": colour,
+        "markerfacecolor": "white" if kind in _HOLLOW else colour,
+    }
 
 
 def pairs_plot(comparison: Comparison, ax: Axes | None = None) -> Axes:
@@ -243,39 +243,34 @@ def pairs_plot(comparison: Comparison, ax: Axes | None = None) -> Axes:
     cells = who_beats_whom(comparison)
     count = len(comparison.names)
     side = max(0.24, min(0.42, 9.0 / count))
-    ax = new_axes(2.2 + side * count, 0.9 + side * count) if ax is None else ax
-    codes = np.array([[_CELLS[cell][0] for cell in row] for row in cells])
-    tints = ListedColormap([tint for _, tint, _, _ in _CELLS.values()])
+    ax = ax or _new_axes(2.2 + side * count, 0.9 + side * count)
+    places = list(_CELLS)
     ax.imshow(
-        codes,
-        cmap=tints,
+        [[places.index(cell) for cell in row] for row in cells],
+        cmap=ListedColormap([tint for tint, _ in _CELLS.values()]),
         norm=BoundaryNorm(np.arange(len(_CELLS) + 1) - 0.5, len(_CELLS)),
         aspect="equal",
     )
-    size = label_rows(
-        ax,
-        [
-            f"{name}  {k}"
-            for k, name in enumerate((row["name"] for row in comparison.rows()), 1)
-        ],
+    size = _label_rows(
+        ax, [f"{row['name']}  {k}" for k, row in enumerate(comparison.rows(), 1)]
     )
     ax.set_ylim(count - 0.5, -0.5)
     ax.xaxis.tick_top()
     ax.set_xticks(range(count), [str(k) for k in range(1, count + 1)], color=INK, fontsize=size)
     for i, j in itertools.permutations(range(count), 2):
-        *_, sign, colour = _CELLS[cells[i][j]]
-        ax.text(j, i, sign, ha="center", va="center", color=colour, fontsize=size)
+        cell = cells[i][j]
+        look: Look = {"color": _CELLS[cell][1], "fontsize": size}
+        ax.text(j, i, SIGNS.get(cell, ""), ha="center", va="center", **look)
     ax.set_xticks(np.arange(count + 1) - 0.5, minor=True)
     ax.set_yticks(np.arange(count + 1) - 0.5, minor=True)
     ax.grid(which="minor", color="#CCCCCC", linewidth=0.6)
     ax.tick_params(which="minor", length=0)
-    bare(ax, kept=())
     said = (
         f"▲ row clearly better than column, ▼ clearly worse\n△ ▽ the same, taken alone "
         f"(level {comparison.alpha:g})"
     )
-    ax.set_xlabel(said, color=INK, fontsize="small")
-    return ax
+    ax.xaxis.label.set_fontsize("small")
+    return _finished(ax, said, sides=())
 
 
 def bandwidths_plot(comparison: Comparison, data: Any, ax: Axes | None = None) -> Axes:
@@ -300,62 +295,38 @@ def bandwidths_plot(comparison: Comparison, data: Any, ax: Axes | None = None) -
         raise InputError(
             f"bandwidths: cannot be varied for this result: {why_not(comparison, recalled)}"
         )
-    ax = new_axes(6.8, 3.8) if ax is None else ax
+    ax = ax or _new_axes(6.8, 3.8)
     names = [row["name"] for row in comparison.rows()]
-    lines = []
-    places = model_places(names)
-    for name, label in zip(names, drawable(short_names(names, 24)), strict=True):
-        k = places[name]
-        colour = MODEL_COLOURS[k % len(MODEL_COLOURS)]
-        line = LINES[k // len(MODEL_COLOURS) % len(LINES)]
-        lengths = sensitivity.lengths
+    places = _model_places(names)
+    lengths = sensitivity.lengths
+    entries = []
+    used = set[str]()
+    for name, label in zip(names, _labels(names), strict=True):
+        again, k = divmod(places[name], len(MODEL_COLOURS))
+        colour = MODEL_COLOURS[k]
         heights = sensitivity.ratios(name)
-        lines += ax.plot(
-            lengths, heights, linewidth=1.3, label=label, color=colour, linestyle=line
-        )
-        for length, height, kind in zip(lengths, heights, sensitivity.kinds(name), strict=True):
-            look: dict[str, Any] = {"markerfacecolor": "white"} if kind in _HOLLOW else {}
-            ax.plot(
-                length,
-                height,
-                marker=MARKS[kind][1],
-                markersize=6.5,
-                color=colour,
-                linestyle="none",
-                **look,
-            )
-    ax.axvline(
-        recalled.kernel.length, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0
-    )
+        line: Look = {"linestyle": LINES[again % len(LINES)], "linewidth": 1.3, "label": label}
+        entries += ax.plot(lengths, heights, color=colour, **line)
+        kinds = sensitivity.kinds(name)
+        used |= set(kinds)
+        for length, height, kind in zip(lengths, heights, kinds, strict=True):
+            ax.plot(length, height, **_mark(kind, colour, 6.5))
+    ax.axvline(recalled.kernel.length, **_DASHED)
     ax.set_xscale("log", base=2)
-    ax.set_xticks(sensitivity.lengths, list(map(plain_number, sensitivity.lengths)))
+    ax.set_xticks(lengths, list(map(plain_number, lengths)))
     ax.set_yscale("symlog", linthresh=3.0)
     ax.yaxis.set_major_formatter(lambda value, _position: f"{value:g}")
     ax.set_yticks([0, 1, 2, 3, 10, 30, 100], minor=False)
     ax.set_ylim(bottom=min(-0.3, ax.get_ylim()[0]))
-    ax.set_xlabel("bandwidth", color=INK)
-    ax.set_ylabel("difference to the best, in s.e.", color=INK)
-    ax.grid(color=FAINT, alpha=0.25, linewidth=0.6)
-    bare(ax, kept=("bottom", "left"))
-    used = {kind for name in names for kind in sensitivity.kinds(name)}
-    handles = [
-        ax.plot(
-            [],
-            [],
-            ls="none",
-            marker=mark,
-            color=INK,
-            mfc="white" if kind in _HOLLOW else INK,
-            label=label,
-        )[0]
-        for kind, (_, mark, label) in MARKS.items()
-        if kind in used
-    ]
-    _legend_beside(ax, handles=[*lines, *handles])
-    return ax
+    ax.grid(**_GRID)
+    for kind, (_, _, label) in MARKS.items():
+        if kind in used:
+            entries += ax.plot([], [], **_mark(kind, INK, 6.0), label=label)
+    _legend_beside(ax, handles=entries)
+    return _finished(ax, "bandwidth", "difference to the best, in s.e.", ("bottom", "left"))
 
 
-def model_places(names: Sequence[str]) -> dict[str, int]:
+def _model_places(names: Sequence[str]) -> dict[str, int]:
     """The place of each model among the names, in the order of the alphabet: its colour in
     every figure.
     """
@@ -364,13 +335,8 @@ def model_places(names: Sequence[str]) -> dict[str, int]:
 
 def _legend_beside(ax: Axes, **options: Any) -> None:
     """A legend right of the axes, its names as text, never TeX."""
-    legend = ax.legend(
-        fontsize="x-small",
-        frameon=False,
-        loc="center left",
-        bbox_to_anchor=(1.0, 0.5),
-        **options,
-    )
+    beside: Look = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
+    legend = ax.legend(fontsize="x-small", frameon=False, **beside, **options)
     for text in legend.get_texts():
         text.set_parse_math(False)
         text.set_color(INK)
@@ -397,57 +363,58 @@ def witness_plot(
     chosen = comparison.names[int(np.argmax(comparison.discrepancy))] if name is None else name
     recalled = recall(comparison, data)
     drawn = landscape(recalled, differing_rows(comparison, recalled, chosen))
-    flat = len(drawn.grid) == 1
-    ax = new_axes(*((6.0, 3.0) if flat else (5.4, 4.2))) if ax is None else ax
-    (_curve if flat else _plane)(ax, drawn)
-    ax.set_xlabel(drawn.view.labels[0], color=INK)
-    ax.set_title(drawable(short_names([chosen]))[0], color=INK, parse_math=False, usetex=False)
-    bare(ax, kept=("bottom", "left", "top", "right"))
-    return ax
+    if len(drawn.grid) == 1:
+        ax = ax or _new_axes(6.0, 3.0)
+        up = _curve(ax, drawn)
+    else:
+        ax = ax or _new_axes(5.4, 4.2)
+        up = _plane(ax, drawn)
+    ax.set_title(_labels([chosen], LONGEST_LABEL)[0], **_TEXT)
+    return _finished(ax, drawn.view.labels[0], up, ("bottom", "left", "top", "right"))
 
 
-def _plane(ax: Axes, drawn: Landscape) -> None:
+def _plane(ax: Axes, drawn: Landscape) -> str:
+    """Draw the difference over two axes; returns the label of the second."""
     largest = largest_difference([drawn])
     steps = colour_steps(largest or 1.0)
     levels = [*(-step for step in steps[:0:-1]), *steps]
     # What leaves the scale by rounding gets the outermost colour.
-    levels[0], levels[-1] = 1.001 * levels[0], 1.001 * levels[-1]
-    norm = BoundaryNorm(levels, len(COLOURS))
+    levels[0] *= 1.001
+    levels[-1] *= 1.001
     shown = np.clip(drawn.values, levels[0], levels[-1])
-    bands = ax.contourf(
-        *drawn.grid, shown, levels=levels, cmap=ListedColormap(COLOURS), norm=norm
-    )
+    colours: Look = {
+        "cmap": ListedColormap(COLOURS),
+        "norm": BoundaryNorm(levels, len(COLOURS)),
+    }
+    bands = ax.contourf(*drawn.grid, shown, levels=levels, **colours)
     noise = np.abs(drawn.values) / np.maximum(drawn.errors, 1e-300)
     ax.contourf(*drawn.grid, noise, levels=[-1.0, CLEAR], colors=["white"])
-    ax.plot(
-        *drawn.points.T, linestyle="none", marker=".", markersize=2.5, color=INK, alpha=0.45
-    )
+    dots: Look = {"linestyle": "none", "marker": ".", "markersize": 2.5}
+    ax.plot(*drawn.points.T, color=INK, alpha=0.45, **dots)
     ax.set(xlim=drawn.grid[0][[0, -1]], ylim=drawn.grid[1][[0, -1]])
-    ax.set_ylabel(drawn.view.labels[1], color=INK)
     if largest > 0.0:
         bar = ax.figure.colorbar(bands, ax=ax, ticks=[-largest, 0.0, largest], format="%.2g")
         bar.set_label(_TITLES[drawn.kind], color=INK)
         bar.ax.tick_params(colors=INK, length=0)
         bar.outline.set_visible(False)
+    return drawn.view.labels[1]
 
 
-def _curve(ax: Axes, drawn: Landscape) -> None:
+def _curve(ax: Axes, drawn: Landscape) -> str:
+    """Draw the difference over one axis; returns what the heights are."""
     (grid,) = drawn.grid
-    values = drawn.values
-    ax.fill_between(
-        grid, -CLEAR * drawn.errors, CLEAR * drawn.errors, color=PALE, label=f"±{CLEAR:g} s.e."
-    )
-    much, little = (
-        ("too much", "too little") if drawn.kind == "mass" else ("raises KSD²", "lowers KSD²")
-    )
-    shown = np.where(drawn.clear, values, 0.0)
+    noise = CLEAR * drawn.errors
+    mass = drawn.kind == "mass"
+    much, little = ("too much", "too little") if mass else ("raises KSD²", "lowers KSD²")
+    shown = np.where(drawn.clear, drawn.values, 0.0)
+    ax.fill_between(grid, -noise, noise, color=PALE, label=f"±{CLEAR:g} s.e.")
     ax.fill_between(grid, 0.0, np.maximum(shown, 0.0), color=MUCH, label=much)
     ax.fill_between(grid, 0.0, np.minimum(shown, 0.0), color=LITTLE, label=little)
-    ax.plot(grid, values, color=INK, linewidth=1.0)
+    ax.plot(grid, drawn.values, color=INK, linewidth=1.0)
     ax.axhline(0.0, color=FAINT, linewidth=0.8)
     ax.set_xlim(grid[0], grid[-1])
-    ax.set_ylabel("model minus data" if drawn.kind == "mass" else _TITLES["slope"], color=INK)
     ax.legend(frameon=False, fontsize="small", labelcolor=INK)
+    return "model minus data" if mass else _TITLES["slope"]
 
 
 def power_curves(plan: Plan, ax: Axes | None = None) -> Axes:
@@ -455,50 +422,33 @@ def power_curves(plan: Plan, ax: Axes | None = None) -> Axes:
 
     Without `ax` a new figure is made that pyplot does not know, as `Comparison.plot` does.
     """
-    ax = new_axes(7.2, 4.0) if ax is None else ax
-    shown = drawable(short_names([name for name in plan.names if name != plan.best], 24))
-    dashed: dict[str, Any] = {
-        "color": FAINT,
-        "linewidth": 0.8,
-        "linestyle": (0, (4, 3)),
-        "zorder": 0,
-    }
-    ax.axhline(plan.target_power, **dashed)
+    ax = ax or _new_axes(7.2, 4.0)
+    ax.axhline(plan.target_power, **_DASHED)
     if plan.sizes[0] <= plan.n <= plan.sizes[-1]:
-        ax.axvline(plan.n, **dashed)
+        ax.axvline(plan.n, **_DASHED)
     several = len(plan.tests) > 1
-    places = model_places(plan.names)
+    places = _model_places(plan.names)
     others = [name for name in plan.names if name != plan.best]
-    for b, (name, label) in enumerate(zip(others, shown, strict=True)):
-        k = places[name]
-        colour = MODEL_COLOURS[k % len(MODEL_COLOURS)]
-        marker = "." if k >= len(MODEL_COLOURS) else None
+    for b, (name, label) in enumerate(zip(others, _labels(others), strict=True)):
+        again, k = divmod(places[name], len(MODEL_COLOURS))
         for a, test in enumerate(plan.tests):
-            look: dict[str, Any] = {
-                "linestyle": TESTS[test].words.line if several else "-",
-                "linewidth": 1.3,
-            }
-            described = f"{label}, {name_of_test(test)}" if several else label
             ax.plot(
                 plan.sizes,
                 plan.curves[a, b],
-                marker=marker,
-                color=colour,
-                label=described,
-                **look,
+                marker="." if again else None,
+                color=MODEL_COLOURS[k],
+                label=f"{label}, {name_of_test(test)}" if several else label,
+                linestyle=TESTS[test].words.line if several else "-",
+                linewidth=1.3,
             )
     ax.set(xscale="log", ylim=(0.0, 1.02))
     ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     ax.xaxis.set_minor_locator(NullLocator())
     ax.xaxis.set_major_formatter(lambda value, _position: f"{value:,.0f}")
-    ax.grid(color=FAINT, alpha=0.25, linewidth=0.6)
-    ax.set_xlabel("rows", color=INK)
-    ax.set_ylabel("probability of being declared worse", color=INK)
-    bare(ax, kept=("bottom", "left"))
-    _legend_beside(
-        ax, title=None if several else name_of_test(plan.tests[0]), title_fontsize="x-small"
-    )
-    return ax
+    ax.grid(**_GRID)
+    title = None if several else name_of_test(plan.tests[0])
+    _legend_beside(ax, title=title, title_fontsize="x-small")
+    return _finished(ax, "rows", "probability of being declared worse", ("bottom", "left"))
 
 
 def power_plot(

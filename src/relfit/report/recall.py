@@ -19,7 +19,6 @@ from scipy.stats import ks_2samp
 
 from relfit.compute.memory import Budget, budget_of, parts
 from relfit.data.load import Data, is_rows, load
-from relfit.data.models import Density
 from relfit.data.presets import PRESETS
 from relfit.estimators.groups import row_orders
 from relfit.kernels.base import Kernel
@@ -69,20 +68,19 @@ class Moments:
     @classmethod
     def of(cls, blocks: Iterable[Array]) -> Moments:
         count = 0
-        mean = np.zeros(1)
-        squares = np.zeros(1)
-        positive = np.zeros(1)
+        mean = squares = positive = np.zeros(1)
         for block in blocks:
             # Sums of squares about the means of parts are added up without loss of digits.
             own = block.mean(axis=0)
             before = count
             count = count + len(block)
+            gap = own - mean
             squares = (
                 squares
                 + np.square(block - own).sum(axis=0)
-                + before * len(block) / count * (own - mean) ** 2
+                + before * len(block) / count * gap**2
             )
-            mean = mean + len(block) / count * (own - mean)
+            mean = mean + len(block) / count * gap
             positive = positive + (block > 0.0).sum(axis=0)
         return cls(mean, np.sqrt(squares / count), positive / count)
 
@@ -112,6 +110,10 @@ class PanelData:
         """True if every row was chosen."""
         return all(len(self.rows[key]) == size for key, size in self.sizes.items())
 
+    def original(self, name: str) -> str:
+        """The model that this one is, or that it is a copy of."""
+        return self.data.copies.get(name, name)
+
     @property
     def most_rows(self) -> int:
         """The most rows that were chosen of any sample."""
@@ -135,11 +137,8 @@ class PanelData:
     @property
     def labels(self) -> tuple[str, ...] | None:
         """What each column of the rows stands for; None where columns have no names."""
-        return (
-            None
-            if self.data.encoding is None
-            else tuple(map(visible, self.data.encoding.labels))
-        )
+        encoding = self.data.encoding
+        return None if encoding is None else tuple(map(visible, encoding.labels))
 
 
 def recall(comparison: Comparison, data: Any, *, most: int | None = None) -> PanelData:
@@ -161,17 +160,14 @@ def recall(comparison: Comparison, data: Any, *, most: int | None = None) -> Pan
             f"{comparison.kernel.describe()}"
         )
     with computing() as compute, ExitStack() as stack:
-        budget = (
-            None if compute.memory is None else stack.enter_context(budget_of(compute.memory))
-        )
-        loaded, redrawn = (
-            (data, set[str | None]())
-            if isinstance(data, Data)
-            else _load(comparison, data, budget)
-        )
+        memory = compute.memory
+        budget = None if memory is None else stack.enter_context(budget_of(memory))
+        loaded, redrawn = data, set[str | None]()
+        if not isinstance(data, Data):
+            loaded, redrawn = _load(comparison, data, budget)
+        _check_same_data(comparison, loaded, redrawn)
         sizes: dict[str | None, int] = {None: len(loaded.reference)}
         sizes |= {name: len(rows) for name, rows in loaded.samples.items()}
-        _check_same_data(comparison, loaded, sizes, redrawn)
         if most is None:
             # So many rows that the panels are a matter of seconds.
             width = loaded.reference.shape[1] + _KERNEL_COLUMNS
@@ -199,63 +195,38 @@ def _load(
     """The data, and which samples (None: the reference) were not given as rows: those drawn
     anew may differ.
     """
-    if (
-        not isinstance(data, tuple | list)
-        or len(data) != 2
-        or not isinstance(data[1], Mapping | Sequence)
-    ):
+    pair = isinstance(data, tuple | list) and len(data) == 2
+    if not pair or not isinstance(data[1], Mapping | Sequence):
         raise InputError(
             f"data: expected a pair (reference, models) as given to compare, got "
             f"{type(data).__name__}"
         )
     reference, models = data
-    sampled = measure_of(comparison).kind == "samples"
     # A result without an encoding was made from rows as they are.
     options: dict[str, Any] = (
         {"plain": True} if comparison.encoding is None else {"encoding": comparison.encoding}
     )
-    options |= {
-        "seed": comparison.seed or 0,
-        "all_samples": sampled,
-        "fewest_models": 1,
-        "budget": budget,
-    }
-    loaded = load(reference, models, **options)
+    loaded = load(
+        reference,
+        models,
+        seed=comparison.seed or 0,
+        all_samples=measure_of(comparison).kind == "samples",
+        fewest_models=1,
+        budget=budget,
+        **options,
+    )
     values = [reference, *(models.values() if isinstance(models, Mapping) else models)]
-    return loaded, {
-        name
-        for name, value in zip((None, *loaded.names), values, strict=True)
-        if not is_rows(value)
-    }
+    named = zip((None, *loaded.names), values, strict=True)
+    return loaded, {name for name, value in named if not is_rows(value)}
 
 
-def _check_same_data(
-    comparison: Comparison,
-    data: Data,
-    sizes: Mapping[str | None, int],
-    redrawn: set[str | None],
-) -> None:
-    """Refuse other models, fewer rows or other rows than the result's. A result without
-    digests cannot tell the last.
-
-    Some tests leave rows out, so the data may have more rows than the result speaks of.
+def _check_same_data(comparison: Comparison, data: Data, redrawn: set[str | None]) -> None:
+    """Refuse other models or other rows than the result's. A result without digests cannot
+    tell the last.
     """
     if data.names != comparison.names:
         came = f"({listed(comparison.names)}), got {listed(data.names)}"
         raise InputError(f"data: expected the models of this result {came}")
-    originals = {name: data.copies.get(name, name) for name in data.names}
-    counts = {"reference": sizes[None]}
-    counts |= {
-        f"model {name!r}": sizes[original]
-        for name, original in originals.items()
-        if original in sizes
-    }
-    for (what, size), fewest in zip(counts.items(), comparison.sizes or (), strict=False):
-        if size < fewest:
-            raise InputError(
-                f"data: expected at least {fewest} rows in {what}, as in this "
-                f"result, got {size}"
-            )
     inputs = comparison.inputs or {}
     recorded = {None: inputs.get("reference"), **(inputs.get("models") or {})}
     for key, digest in data.digests.items():
@@ -272,32 +243,24 @@ def _taken(comparison: Comparison, data: Data, rows: Mapping[str | None, Rows]) 
     """The data with these rows only, in memory, and prepared as the result's preset does it:
     once more does no harm.
     """
-
-    def some(name: str | None, sample: Array) -> Array:
-        return _prepared(comparison, sample[rows[name]])
-
-    models = {
-        name: model if isinstance(model, Density) else some(name, model)
-        for name, model in data.models.items()
+    samples = {
+        name: _prepared(comparison, sample[rows[name]]) for name, sample in data.samples.items()
     }
-    rows_taken = replace(
-        data, reference=some(None, data.reference), models=models, device=None, folder=None
+    kept = replace(
+        data,
+        reference=_prepared(comparison, data.reference[rows[None]]),
+        models={**data.models, **samples},
+        device=None,
+        folder=None,
     )
-    return (
-        rows_taken
-        if data.kind == "samples"
-        else replace(rows_taken, encoding=comparison.encoding)
-    )
+    return kept if data.kind == "samples" else replace(kept, encoding=comparison.encoding)
 
 
 def _prepared(comparison: Comparison, rows: Any) -> Array:
     """These rows in memory, as the result's preset prepares them."""
     taken = np.asarray(host(rows), dtype=np.float64)
-    return (
-        taken
-        if comparison.preset is None
-        else PRESETS[comparison.preset].prepare("data", taken)
-    )
+    preset = comparison.preset
+    return taken if preset is None else PRESETS[preset].prepare("data", taken)
 
 
 def _moments(comparison: Comparison, data: Data) -> dict[str | None, Moments]:
@@ -305,11 +268,11 @@ def _moments(comparison: Comparison, data: Data) -> dict[str | None, Moments]:
     columns = data.reference.shape[1] if data.encoding is None else len(data.encoding.columns)
     if data.kind != "samples" or columns > MOST_COLUMNS:
         return {}
-    samples = [(None, data.reference), *data.samples.items()]
-    return {
-        name: Moments.of(_prepared(comparison, rows[part]) for part in parts(tuple(rows.shape)))
-        for name, rows in samples
-    }
+    moments = {}
+    for name, rows in ((None, data.reference), *data.samples.items()):
+        blocks = parts(tuple(rows.shape))
+        moments[name] = Moments.of(_prepared(comparison, rows[block]) for block in blocks)
+    return moments
 
 
 @dataclass(frozen=True)
@@ -344,31 +307,29 @@ class MainAxes:
 
     def view(self, chosen: Sequence[int] = (0, 1)) -> View:
         """A picture along two of them."""
-        mostly = [int(np.abs(self.directions[k]).argmax()) for k in chosen]
-        names = tuple(
-            f"main axis {k + 1}"
-            + ("" if self.labels is None else f", mostly {self.labels[most][:20]}")
-            for k, most in zip(chosen, mostly, strict=True)
-        )
-        percent = [100 * self.fraction[k] for k in chosen]
-        shown = [f"{value:.2g}" if value < 9.5 else f"{value:.0f}" for value in percent]
         of = "the variance" if self.labels is None else "variance"
-        labels = tuple(
-            f"{name} ({value}% of {of})" for name, value in zip(names, shown, strict=True)
-        )
-        return View(self.centre, self.directions[list(chosen)], names, labels, projected=True)
+        names = []
+        labels = []
+        for k in chosen:
+            name = f"main axis {k + 1}"
+            if self.labels is not None:
+                most = int(np.abs(self.directions[k]).argmax())
+                name += f", mostly {self.labels[most][:20]}"
+            percent = 100 * self.fraction[k]
+            shown = f"{percent:.2g}" if percent < 9.5 else f"{percent:.0f}"
+            names.append(name)
+            labels.append(f"{name} ({shown}% of {of})")
+        directions = self.directions[list(chosen)]
+        return View(self.centre, directions, tuple(names), tuple(labels), projected=True)
 
 
 def plain_view(recalled: PanelData) -> View:
     """The one or two columns themselves."""
     d = recalled.pooled.shape[1]
     names = recalled.labels or tuple(f"column {k}" for k in range(d))
+    data = recalled.data
     # Rows that go with densities are shown as they were given.
-    if (
-        recalled.data.kind == "samples"
-        and recalled.data.encoding is not None
-        and recalled.data.encoding.scale != "none"
-    ):
+    if data.kind == "samples" and data.encoding is not None and data.encoding.scale != "none":
         names = tuple(f"{name}, standardised" for name in names)
     return View(np.zeros(d), np.eye(d), names, names, projected=False)
 
@@ -380,11 +341,8 @@ def chosen_view(axes: MainAxes, sample: Array, reference: Array) -> View:
     (Kolmogorov–Smirnov). Rows that chose the axes must not be drawn: along the best of many
     axes even equal samples look different.
     """
-    projected = [(rows - axes.centre) @ axes.directions.T for rows in (sample, reference)]
-    apart = [
-        ks_2samp(a, b, method="asymp").statistic
-        for a, b in zip(projected[0].T, projected[1].T, strict=True)
-    ]
+    along = [((rows - axes.centre) @ axes.directions.T).T for rows in (sample, reference)]
+    apart = [ks_2samp(a, b, method="asymp").statistic for a, b in zip(*along, strict=True)]
     return axes.view(sorted(np.argsort(apart, kind="stable")[::-1][:2].tolist()))
 
 

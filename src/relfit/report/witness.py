@@ -181,50 +181,51 @@ def differing_rows(comparison: Comparison, recalled: PanelData, name: str) -> Ro
     there = recalled.encoded
     rows = recalled.rows
     kernel = recalled.kernel
-    original = data.copies.get(name, name)
+    original = recalled.original(name)
     if original not in data.models:
         raise InputError(
             f"name: expected the name of a model ({listed(data.names, 'or')}), got {name!r}"
         )
-    if original in there.densities:
-        scores = scores_of(name, there.densities[original], there.reference)
-        heights = stein_contributions(there.reference, scores, kernel)
-        differing = RowContributions(
-            name, "slope", None, Side(data.reference, rows[None], heights)
-        )
+    density = there.densities.get(original)
+    model = reference = typical = None
+    if density is not None:
+        x = there.reference
+        heights = stein_contributions(x, scores_of(name, density, x), kernel)
+        reference = Side(data.reference, rows[None], heights)
     elif there.target is not None:
-        draws = there.samples[original]
-        heights = stein_contributions(draws, scores_of("target", there.target, draws), kernel)
-        differing = RowContributions(
-            name, "slope", Side(data.samples[original], rows[original], heights), None
-        )
+        x = there.samples[original]
+        heights = stein_contributions(x, scores_of("target", there.target, x), kernel)
+        model = Side(data.samples[original], rows[original], heights)
     else:
-        model = data.samples[original]
-        reference = data.reference
-        at_model, at_reference, typical = row_witness(model, reference, kernel)
-        sides = Side(model, rows[original], at_model), Side(reference, rows[None], at_reference)
-        differing = RowContributions(name, "mass", *sides, typical)
+        x = data.samples[original]
+        at_model, at_reference, typical = row_witness(x, data.reference, kernel)
+        model = Side(x, rows[original], at_model)
+        reference = Side(data.reference, rows[None], at_reference)
+    kind = "slope" if typical is None else "mass"
+    differing = RowContributions(name, kind, model, reference, typical)
     _check_same(comparison, recalled, differing)
     return differing
+
+
+# Results whose discrepancies are means over all pairs of rows: other estimators, pairs, chains,
+# rows in groups and tests that split the rows leave pairs out.
+_OF_ALL_PAIRS = {
+    "estimator": (None, "complete"),
+    "dependence": (None, "independent", "shared"),
+    "groups": (None,),
+    "select_fraction": (None,),
+}
 
 
 def _check_same(
     comparison: Comparison, recalled: PanelData, differing: RowContributions
 ) -> None:
-    """Refuse rows that give another discrepancy, where it is the mean over these very rows.
-
-    It is not for estimators other than "complete", pairs, chains, rows in groups, which
-    leave pairs out, and tests that split the rows.
-    """
-    alike = (
-        measure_of(comparison).pairs
-        and comparison.estimator in (None, "complete")
-        and comparison.dependence in (None, "independent", "shared")
-        and comparison.groups is None
-        and comparison.select_fraction is None
-        and recalled.complete
-    )
-    if not alike or comparison.sizes is None or comparison.sizes[0] != recalled.sizes[None]:
+    """Refuse rows that give another discrepancy, where it is the mean over these very rows."""
+    alike = all(getattr(comparison, name) in known for name, known in _OF_ALL_PAIRS.items())
+    sizes = comparison.sizes
+    if not (alike and measure_of(comparison).pairs and recalled.complete):
+        return
+    if sizes is None or sizes[0] != recalled.sizes[None]:
         return
     i = comparison.names.index(differing.name)
     error = float(comparison.standard_error[i])
@@ -284,19 +285,17 @@ def landscape(recalled: PanelData, differing: RowContributions) -> Landscape:
         sample = sample[1::2]
         reference = reference[1::2]
     # Pictures over the same axes have the same frame.
-    framed = (
-        recalled.pooled if slope or not view.projected else np.concatenate([sample, reference])
-    )
+    framed = recalled.pooled
+    if view.projected and not slope:
+        framed = np.concatenate([sample, reference])
     low, high = np.quantile(view.of(framed), _FRAME, axis=0)
     margin = _MARGIN * np.where(high > low, high - low, 1.0)
-    grid = tuple(
-        np.linspace(a, b, GRID[len(low)])
-        for a, b in zip(low - margin, high + margin, strict=True)
-    )
+    ends = zip(low - margin, high + margin, strict=True)
+    grid = tuple(np.linspace(a, b, GRID[len(low)]) for a, b in ends)
     points = np.stack(np.meshgrid(*grid), axis=-1).reshape(-1, len(grid))
     unit = np.array([_SMOOTHING * float(axis[-1] - axis[0]) for axis in grid])
     if slope:
-        heights = _smoothed(grid, unit, differing, view)
+        heights = _smoothed(points / unit, view.of(sample) / unit, differing.sides[0].heights)
     elif view.projected:
         heights = witness(
             points / unit, view.of(sample) / unit, view.of(reference) / unit, Gaussian(1.0)
@@ -304,38 +303,30 @@ def landscape(recalled: PanelData, differing: RowContributions) -> Landscape:
     else:
         heights = witness(points, sample, reference, recalled.kernel)
     shape = tuple(len(axis) for axis in grid[::-1])
-    values = heights.values.reshape(shape)
-    errors = heights.errors.reshape(shape)
     drawn = differing.sides[-1].rows
-    drawn = view.of(drawn[:: max(1, -(-len(drawn) // MOST_POINTS))])
-    return Landscape(differing.name, differing.kind, view, grid, values, errors, drawn)
+    return Landscape(
+        differing.name,
+        differing.kind,
+        view,
+        grid,
+        heights.values.reshape(shape),
+        heights.errors.reshape(shape),
+        view.of(drawn[:: max(1, -(-len(drawn) // MOST_POINTS))]),
+    )
 
 
-def _smoothed(
-    grid: Sequence[Array], unit: Array, differing: RowContributions, view: View
-) -> Heights:
-    """Σ_a w_a(z) h_a / Σ_a w_a(z), w_a(z) = exp(−‖z − z_a‖²/2) in units of the smoothing
-    width, for the errors too.
+def _smoothed(points: Array, rows: Array, heights: Heights) -> Heights:
+    """Σ_a w_a(z) h_a / Σ_a w_a(z), w_a(z) = exp(−‖z − z_a‖²/2), for the errors too.
 
     Neighbouring rows err alike, having been compared with the same sample: their errors do
     not average out.
     """
-    at = np.concatenate([view.of(side.rows) for side in differing.sides])
-    values = np.concatenate([side.heights.values for side in differing.sides])
-    errors = np.concatenate([side.heights.errors for side in differing.sides])
-    # The weights are products of one factor an axis, (g, n) each.
-    factors = [
-        np.exp(-0.5 * ((axis[:, None] - at[:, k]) / unit[k]) ** 2)
-        for k, axis in enumerate(grid)
-    ]
-    first = factors[0]
-    second = factors[1] if len(factors) == 2 else np.ones((1, len(at)))
-    total, value, error = (
-        ((second * height) @ first.T).ravel() for height in (np.ones(len(at)), values, errors)
-    )
-    total = np.maximum(total, 1e-9)
+    weights = PairKernel(Gaussian(1.0)).values(points, rows)
+    total = np.maximum(weights.sum(axis=1), 1e-9)
     scarce = np.maximum(1.0, _FEWEST_ROWS * np.exp(-0.5) / total) ** 2
-    return Heights(value / total, scarce * error / total)
+    return Heights(
+        weights @ heights.values / total, scarce * (weights @ heights.errors) / total
+    )
 
 
 def drawing(landscape: Landscape, largest: float) -> dict[str, Any]:
@@ -345,20 +336,16 @@ def drawing(landscape: Landscape, largest: float) -> dict[str, Any]:
     There are `bands` (a class for the colour, and a path), other paths, and ticks: where
     they stand, with their labels.
     """
-    grid = landscape.grid
-    plane = len(grid) == 2
-    across = Scale(float(grid[0][0]), float(grid[0][-1]))
-    if plane:
-        frame = Frame(WIDTH, HEIGHT, across, Scale(float(grid[1][0]), float(grid[1][-1])))
+    across, *up = (Scale(float(axis[0]), float(axis[-1])) for axis in landscape.grid)
+    if up:
+        frame = Frame(WIDTH, HEIGHT, across, up[0])
+        shown = {**frame.axes(4, 4), **_plane(landscape, largest, frame)}
     else:
         reach = max(largest, float(np.abs(landscape.values).max(initial=0.0))) or 1.0
         frame = Frame(WIDTH, LINE_HEIGHT, across, Scale(-1.05 * reach, 1.05 * reach))
-    return {
-        "name": landscape.name,
-        "labels": short_names(landscape.view.labels, LONGEST_AXIS),
-        **frame.axes(4, 4 if plane else 5),
-        **(_plane(landscape, largest, frame) if plane else _curve(landscape, frame)),
-    }
+        shown = {**frame.axes(4, 5), **_curve(landscape, frame)}
+    labels = short_names(landscape.view.labels, LONGEST_AXIS)
+    return {"name": landscape.name, "labels": labels, **shown}
 
 
 def colour_steps(largest: float) -> list[float]:
@@ -375,77 +362,68 @@ def largest_difference(landscapes: Sequence[Landscape]) -> float:
 
 
 def _plane(landscape: Landscape, largest: float, frame: Frame) -> dict[str, Any]:
-    (first, second) = landscape.grid
-    points = landscape.points
+    first, second = landscape.grid
     corners = frame.x(first), frame.y(second)
     bands = []
     if largest > 0.0:
         steps = [*colour_steps(largest)[:-1], np.inf]
         for sign, letter in ((1.0, "p"), (-1.0, "n")):
-            fields = contour_generator(
-                *corners, sign * landscape.values, fill_type=FillType.OuterOffset
-            )
-            bands += [
-                (f"{letter}{k}", _filled(fields, steps[k - 1], steps[k]))
-                for k in range(1, STEPS + 1)
-            ]
+            paths = _filled(*corners, sign * landscape.values, steps)
+            bands += [(f"{letter}{k}", path) for k, path in enumerate(paths, 1) if path]
     noise = np.full_like(landscape.values, 9.0)
     np.divide(
         np.abs(landscape.values), landscape.errors, where=landscape.errors > 0.0, out=noise
     )
-    inside = [first[0] <= a <= first[-1] and second[0] <= b <= second[-1] for a, b in points]
-    marks = zip(frame.x(points[inside, 0]), frame.y(points[inside, 1]), strict=True)
+    a, b = landscape.points.T
+    inside = (first[0] <= a) & (a <= first[-1]) & (second[0] <= b) & (b <= second[-1])
+    marks = zip(frame.x(a[inside]), frame.y(b[inside]), strict=True)
     return {
-        "bands": [(name, path) for name, path in bands if path],
-        "unclear": _filled(
-            contour_generator(*corners, noise, fill_type=FillType.OuterOffset), -1.0, CLEAR
-        ),
-        "points": "".join(f"M{a:.1f} {b:.1f}h0" for a, b in marks),
+        "bands": bands,
+        "unclear": _filled(*corners, noise, [-1.0, CLEAR])[0],
+        "points": "".join(f"M{x:.1f} {y:.1f}h0" for x, y in marks),
         "line": "",
         "zero": None,
     }
 
 
 def _curve(landscape: Landscape, frame: Frame) -> dict[str, Any]:
-    at = frame.x(landscape.grid[0])
+    (grid,) = landscape.grid
     zero = float(frame.y([0.0])[0])
     spread = CLEAR * landscape.errors
     shown = np.where(landscape.clear, landscape.values, 0.0)
-    around = np.concatenate([at[:1], at, at[-1:]])
+    # An area ends at 0 on both sides.
+    around = np.pad(grid, 1, mode="edge")
+    sides = {"p4": np.maximum(shown, 0.0), "n4": np.minimum(shown, 0.0)}
+    marks = frame.x(landscape.points[:, 0])
+    both_ways = np.concatenate([grid, grid[::-1]])
+    areas = {name: f"{frame.path(around, np.pad(side, 1))}z" for name, side in sides.items()}
     return {
-        "bands": [
-            (name, svg_path(around, np.concatenate([[zero], frame.y(side), [zero]])) + "z")
-            for name, side in (("p4", np.maximum(shown, 0.0)), ("n4", np.minimum(shown, 0.0)))
-        ],
-        "unclear": svg_path(
-            np.concatenate([at, at[::-1]]),
-            np.concatenate([frame.y(spread), frame.y(-spread)[::-1]]),
-        )
-        + "z",
-        "points": "".join(
-            f"M{mark:.1f} {LINE_HEIGHT - 3:.0f}h0" for mark in frame.x(landscape.points[:, 0])
-        ),
-        "line": svg_path(at, frame.y(landscape.values)),
+        "bands": list(areas.items()),
+        "unclear": f"{frame.path(both_ways, np.concatenate([spread, -spread[::-1]]))}z",
+        "points": "".join(f"M{mark:.1f} {LINE_HEIGHT - 3:.0f}h0" for mark in marks),
+        "line": frame.path(grid, landscape.values),
         "zero": zero,
     }
 
 
-def _filled(fields: Any, low: float, high: float) -> str:
-    return "".join(
-        svg_path(polygon[a:b, 0], polygon[a:b, 1]) + "z"
-        for polygon, cuts in zip(*fields.filled(low, high), strict=True)
-        for a, b in itertools.pairwise(cuts)
-    )
+def _filled(x: Array, y: Array, values: Array, steps: Sequence[float]) -> list[str]:
+    """Paths around the places whose values lie between each step and the next."""
+    fields: Any = contour_generator(x, y, values, fill_type=FillType.OuterOffset)
+    paths = []
+    for low, high in itertools.pairwise(steps):
+        path = ""
+        for polygon, cuts in zip(*fields.filled(low, high), strict=True):
+            for a, b in itertools.pairwise(cuts):
+                path += f"{svg_path(polygon[a:b, 0], polygon[a:b, 1])}z"
+        paths.append(path)
+    return paths
 
 
 def pictured(comparison: Comparison) -> list[str]:
     """The models that have pictures: all, or the first and the last of the table."""
     names = [row["name"] for row in comparison.rows()]
-    return (
-        names
-        if len(names) <= MOST_MODELS
-        else [*names[: MOST_MODELS // 2], *names[-(MOST_MODELS // 2) :]]
-    )
+    half = MOST_MODELS // 2
+    return names if len(names) <= MOST_MODELS else [*names[:half], *names[-half:]]
 
 
 def where(
@@ -462,6 +440,7 @@ def where(
     differing = [differing_rows(comparison, recalled, name) for name in names]
     landscapes = [landscape(recalled, each) for each in differing]
     largest = largest_difference(landscapes)
+    pairs = list(zip(differing, landscapes, strict=True))
     panel = {
         "kind": differing[0].kind,
         "projected": landscapes[0].view.projected,
@@ -469,7 +448,7 @@ def where(
         "largest": number_format([largest], [largest])(largest) if largest > 0.0 else None,
         "places": [
             (each.name, _peak(drawn, 1.0), _peak(drawn, -1.0), _rows(each))
-            for each, drawn in zip(differing, landscapes, strict=True)
+            for each, drawn in pairs
         ],
         "left_out": len(comparison.names) - len(names),
         "standard_errors": CLEAR,
@@ -482,8 +461,8 @@ def strongest(side: Side, sign: float, count: int = _ROWS_NAMED) -> list[int]:
     their errors.
     """
     heights = sign * side.heights.values
-    order = np.argsort(-heights, kind="stable")[:count]
-    return [int(k) for k in order if heights[k] > CLEAR * side.heights.errors[k]]
+    clear = heights > CLEAR * side.heights.errors
+    return [k for k in np.argsort(-heights, kind="stable")[:count].tolist() if clear[k]]
 
 
 def _peak(drawn: Landscape, sign: float) -> str:
@@ -495,13 +474,12 @@ def _peak(drawn: Landscape, sign: float) -> str:
     coordinates = []
     for axis, k in zip(drawn.grid, at, strict=True):
         # To about a hundredth of the axis.
-        shown = f"{axis[k]:.{max(0, 2 - math.floor(math.log10(float(axis[-1] - axis[0]))))}f}"
+        digits = 2 - math.floor(math.log10(float(axis[-1] - axis[0])))
+        shown = f"{axis[k]:.{max(0, digits)}f}"
         coordinates.append(signed(shown.lstrip("-") if float(shown) == 0.0 else shown))
     if drawn.view.projected:
-        return ", ".join(
-            f"{value} on {axis}"
-            for value, axis in zip(coordinates, drawn.view.names, strict=True)
-        )
+        named = zip(coordinates, drawn.view.names, strict=True)
+        return ", ".join(f"{value} on {axis}" for value, axis in named)
     return coordinates[0] if len(coordinates) == 1 else f"({', '.join(coordinates)})"
 
 
@@ -510,11 +488,9 @@ def _rows(differing: RowContributions) -> str:
     sides = [("reference" if differing.model is None else "its own", differing.sides[0], 1.0)]
     if differing.kind == "mass":
         sides.append(("reference", differing.sides[-1], -1.0))
-    numbers = [
-        (owner, [str(side.numbers[k]) for k in strongest(side, sign)])
-        for owner, side, sign in sides
-    ]
-    return (
-        "; ".join(f"{owner} {', '.join(rows)}" for owner, rows in numbers if rows)
-        or "none above the noise"
-    )
+    shown = []
+    for owner, side, sign in sides:
+        numbers = [str(side.numbers[k]) for k in strongest(side, sign)]
+        if numbers:
+            shown.append(f"{owner} {', '.join(numbers)}")
+    return "; ".join(shown) or "none above the noise"

@@ -1,23 +1,48 @@
-"""What could make KSD wrong: clusters, lost modes, scores that are no gradients, draws on
-another scale.
+"""What in the data could make the verdicts wrong: rows in an order or too close for the kernel,
+clusters, lost modes, scores that are no gradients, draws on another scale.
 
 KSD sees slopes of the log density, and hardly sees how much weight separate clusters have.
+The notes on the order of items of losses, which are made without a `Plan`, are those of
+`relfit.estimators.losses`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import replace
 
 import numpy as np
+from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 from scipy.spatial.distance import cdist
 
-from relfit.checks.base import Compared, Estimated, Findings
+from relfit.checks.base import Compared, Estimated, Findings, in_this_process
+from relfit.data.load import Data
 from relfit.data.models import Density
+from relfit.estimators import joint_estimate
+from relfit.estimators.base import Complete, PairDesign, samples_of
+from relfit.estimators.groups import take
+from relfit.estimators.kernel import fine_structure
 from relfit.estimators.pairkernel import PairKernel
+from relfit.kernels.base import Kernel
 from relfit.kernels.composite import Collection
+from relfit.settings import Plan
+from relfit.stats.decision import difference_variance
+from relfit.stats.joint import JointEstimate
+from relfit.stats.order import (
+    DOUBT_INFLATION,
+    NOTE_INFLATION,
+    STEPS,
+    OrderEffect,
+    is_sorted,
+    order_effect,
+)
 from relfit.util.arrays import Array, Mask, Rows, host
-from relfit.util.text import listed
+from relfit.util.text import listed, quoted
 
+# Rows that tell whether a sample is sorted by a column.
+_ROWS = 1000
+# Rows of each sample that are looked at where the estimate is not of rows in the order given.
+_FIRST = 500
 # Draws that are examined for lost modes, of each model and of all other models together.
 _DRAWS = 200
 # Draws of other models are missed by a model if its nearest draw is so many times further away
@@ -58,6 +83,156 @@ _SMALLEST_CLUSTER = 0.05
 _WIDE = 4.0
 _USUAL_STEP = 0.9
 _TRIED = 60
+
+
+def rows_in_order(estimated: Estimated) -> Findings:
+    """A note if rows of the samples depend on the rows before them, and a doubt where they
+    do so strongly.
+
+    Of a fixed pair the second model is the one compared with.
+    """
+    best = estimated.decision.best if isinstance(estimated, Compared) else 1
+    plan = estimated.plan
+    joint = estimated.joint
+    estimate = plan.estimate
+    declared = estimate.groups is not None or estimate.dependence == "chain"
+    if joint.psi is None or declared:
+        return Findings()
+    if estimated.given is not plan.data or isinstance(estimate.estimator, PairDesign):
+        plan = _of_first_rows(plan, estimated.given)
+        effect = _effect_in_order(joint_estimate(plan.data, plan.estimate), joint, best)
+    else:
+        effect = order_effect(joint.psi, best)
+    if effect is None:
+        return Findings()
+    if _is_sorted(plan, joint, effect):
+        effect = replace(effect, fades=False, doubtful=False)
+    note = _note(plan, joint, effect, best)
+    return Findings((note,), (note,) if effect.doubtful else ())
+
+
+def _of_first_rows(plan: Plan, given: Data) -> Plan:
+    """The plan for all pairs of the first rows of every sample, in the order given.
+
+    The ψ of a pair design, or of a random part of the rows, are not in that order.
+    """
+    rows = {
+        key: np.arange(min(len(sample), _FIRST)) for key, sample in samples_of(given).items()
+    }
+    first = replace(plan, data=take(given, {None: np.arange(0), **rows}))
+    return first.estimated_with(
+        kernel=_first_kernel(plan),
+        estimator=Complete(variance="projection"),
+        runtime=in_this_process(plan.estimate.runtime),
+    )
+
+
+def _first_kernel(plan: Plan) -> Kernel:
+    """The kernel, or the first of several."""
+    kernel = plan.estimate.kernel
+    return kernel.kernels[0] if isinstance(kernel, Collection) else kernel
+
+
+def _effect_in_order(
+    first: JointEstimate, joint: JointEstimate, best: int
+) -> OrderEffect | None:
+    """What the order of the first rows shows, for the standard error of the estimate of all
+    rows.
+
+    Dependence adds to the variance what it adds to that of all pairs of rows. A design of
+    fewer pairs has a larger variance, so that this is a smaller part of it.
+    """
+    effect = None if first.psi is None else order_effect(first.psi, best)
+    if effect is None:
+        return None
+    own = difference_variance(joint.covariance, effect.model, best)
+    of_all_pairs = (
+        difference_variance(first.covariance, effect.model, best)
+        * _fewest(first)
+        / _fewest(joint)
+    )
+    part = min(of_all_pairs / own, 1.0) if own > 0.0 else 1.0
+    inflation = math.sqrt(1.0 + part * (effect.inflation**2 - 1.0))
+    if inflation < NOTE_INFLATION:
+        return None
+    return replace(
+        effect, inflation=inflation, doubtful=effect.doubtful and inflation >= DOUBT_INFLATION
+    )
+
+
+def _fewest(joint: JointEstimate) -> int:
+    """The rows of the smallest sample."""
+    return min(size for size in joint.sizes or (1,) if size)
+
+
+def _is_sorted(plan: Plan, joint: JointEstimate, effect: OrderEffect) -> bool:
+    """Whether the rows are in the order of a column, which shows nothing about their
+    dependence.
+    """
+    samples = plan.data.samples
+    shared = [plan.data.reference] if len(plan.data.reference) else []
+    together = [*shared, *samples.values()] if _joined(plan) else shared
+    rows = together if effect.sample is None else [samples[joint.names[effect.sample]]]
+    return any(is_sorted(host(each[:_ROWS])) for each in rows)
+
+
+def _joined(plan: Plan) -> bool:
+    """Whether the rows of several samples belong together."""
+    return plan.estimate.dependence in ("shared", "paired")
+
+
+def _note(plan: Plan, joint: JointEstimate, effect: OrderEffect, best: int) -> str:
+    whose = "the reference"
+    if effect.sample is not None:
+        whose = quoted(joint.names[effect.sample])
+    elif _joined(plan):
+        whose = "the samples"
+    pair = f"{quoted(joint.names[effect.model])} and {quoted(joint.names[best])}"
+    size = f"lag-1 autocorrelation {effect.autocorrelation:.2f}"
+    if effect.fades:
+        chain = (
+            'dependence="chain" for the draws of a Markov chain, or '
+            if plan.data.kind == "target"
+            else ""
+        )
+        return (
+            f"successive rows of {whose} depend on each other ({size} of their contributions "
+            f"to the difference between "
+            f"{pair}), so the standard error is too small by a factor of about "
+            f"{effect.inflation:.2g} and a model may "
+            f"be called worse by chance: pass {chain}groups= with one label for the rows of "
+            f"one prompt, document or "
+            "stretch of time"
+        )
+    return (
+        f"the rows of {whose} are sorted or come in blocks ({size} of their contributions to "
+        f"the difference between "
+        f"{pair}, and much the same {STEPS} rows apart), so the standard error may be too "
+        f"small: pass groups= if the "
+        "blocks are prompts, documents or stretches of time; rows sorted by class or value "
+        "need no option"
+    )
+
+
+def check_fine_structure(estimated: Estimated) -> Findings:
+    """A note if nearest neighbours are much closer than the kernel resolves."""
+    plan = estimated.plan
+    kernel = plan.estimate.kernel
+    if kernel.variable != "r2" or not math.isfinite(kernel.length):
+        return Findings()
+    step = fine_structure(plan.data.rows, kernel.length)
+    return Findings() if step is None else Findings((fine_structure_note(step, kernel.length),))
+
+
+def fine_structure_note(step: float, length: float) -> str:
+    """The sentence about neighbours this far apart, for a kernel of this length."""
+    return (
+        f"most rows have neighbours about {step:.2g} away, far below the bandwidth "
+        f"{length:.3g}, and none between: the "
+        "kernel does not resolve such tight clusters, so a model that is wrong within them "
+        "passes; choose a smaller "
+        'bandwidth or several (kernel="multiscale", kernel="select")'
+    )
 
 
 def lost_modes(estimated: Estimated) -> Findings:
@@ -102,9 +277,13 @@ def lost_fraction(target: Density, own: Array, others: Array) -> float:
     (0.49, 0.0)
     """
     missed = _missed(own, others)
-    if missed.sum() < _FEWEST or missed.mean() < _SMALLEST:
+    fraction = float(missed.mean())
+    if missed.sum() < _FEWEST or fraction < _SMALLEST:
         return 0.0
-    return float(missed.mean()) if _is_mode(target, others[missed], own) else 0.0
+    mode = others[missed]
+    # Like draws of the target from a region behind a valley with a fair part of its mass.
+    is_mode = _is_stationary(target, mode) and _is_apart(target, mode, own)
+    return fraction if is_mode and _has_mass(target, mode, own) else 0.0
 
 
 def _missed(own: Array, others: Array) -> Mask:
@@ -130,17 +309,6 @@ def _neighbours(x: Array) -> Array:
     distances = cdist(x, x)
     np.fill_diagonal(distances, np.inf)
     return np.asarray(distances.min(axis=1))
-
-
-def _is_mode(target: Density, mode: Array, own: Array) -> bool:
-    """True if the rows look like draws of the target from a region with a fair part of its
-    mass, behind a valley.
-    """
-    return (
-        _is_stationary(target, mode)
-        and _is_apart(target, mode, own)
-        and _has_mass(target, mode, own)
-    )
 
 
 def _is_stationary(target: Density, mode: Array) -> bool:
@@ -223,6 +391,7 @@ def _whitening(x: Array) -> Array:
 
 
 def _some(x: Array, count: int) -> Array:
+    """At most so many of the rows, evenly spaced."""
     return x[:: max(1, -(-len(x) // count))]
 
 
@@ -249,16 +418,14 @@ def far_target(estimated: Estimated) -> Findings:
 def _parts(estimated: Estimated) -> list[float]:
     """KSD² of each model, as a part of the mean of its Stein kernel at equal draws."""
     data = estimated.plan.data
-    kernel = estimated.plan.estimate.kernel
-    kernel = kernel.kernels[0] if isinstance(kernel, Collection) else kernel
+    stein = PairKernel(_first_kernel(estimated.plan)).stein_pairs
     target = data.target
     assert target is not None  # noqa: S101  (checked by the caller)
     parts = []
     for name, value in zip(estimated.joint.names, estimated.joint.values, strict=True):
-        draws = data.samples[data.copies.get(name, name)]
-        x = np.asarray(draws[:: max(1, -(-len(draws) // _FAR_DRAWS))])
+        x = np.asarray(_some(data.samples[data.copies.get(name, name)], _FAR_DRAWS))
         rows = (x, target.raw_scores(x).astype(np.float64))
-        parts.append(float(value / PairKernel(kernel).stein_pairs(rows, rows).mean()))
+        parts.append(float(value / stein(rows, rows).mean()))
     return parts
 
 
@@ -299,7 +466,7 @@ def separated_clusters(x: Array) -> tuple[float, float] | None:
     """
     if len(x) < 2:
         return None
-    some = np.asarray(host(x[:: -(-len(x) // _CLUSTER_ROWS)]), dtype=np.float64)
+    some = np.asarray(host(_some(x, _CLUSTER_ROWS)), dtype=np.float64)
     steps, order, beyond = _spanning_tree(cdist(some, some))
     step = float(np.quantile(steps, _USUAL_STEP))
     if step <= np.finfo(float).tiny:
@@ -318,32 +485,21 @@ def separated_clusters(x: Array) -> tuple[float, float] | None:
 
 
 def _spanning_tree(distances: Array) -> tuple[Array, Rows, Mask]:
-    """The edges of the minimum spanning tree (Prim's algorithm).
+    """The edges of the minimum spanning tree.
 
     Returns their lengths, the row that each leads to, and for each a mask of the rows beyond
     it.
     """
-    count = len(distances)
-    nearest = distances[0].copy()
-    nearest[0] = np.inf
-    parent = np.zeros(count, dtype=np.intp)
-    taken = np.zeros(count, dtype=bool)
-    taken[0] = True
-    order = np.empty(count - 1, dtype=np.intp)
-    lengths = np.empty(count - 1)
-    for k in range(count - 1):
-        new = int(nearest.argmin())
-        order[k] = new
-        lengths[k] = nearest[new]
-        taken[new] = True
-        closer = distances[new] < nearest
-        parent[closer & ~taken] = new
-        np.minimum(nearest, distances[new], out=nearest)
-        nearest[taken] = np.inf
-    beyond = np.eye(count, dtype=bool)
-    for new in order[::-1]:
+    # An edge of length 0 would be none; the same length for all edges in addition changes no
+    # tree.
+    edges = np.triu(distances + (distances.max() or 1.0), 1)
+    tree = minimum_spanning_tree(edges)
+    order, parent = breadth_first_order(tree, 0, directed=False)
+    beyond = np.eye(len(distances), dtype=bool)
+    for new in order[:0:-1]:
         beyond[parent[new]] |= beyond[new]
-    return lengths, order, beyond[order]
+    rows = order[1:]
+    return distances[rows, parent[rows]], rows, beyond[rows]
 
 
 def check_symmetry(estimated: Estimated) -> Findings:
@@ -359,8 +515,11 @@ def check_symmetry(estimated: Estimated) -> Findings:
     own = {name: density for name, density in densities.items() if density.log_prob is None}
     if not own or rows.shape[1] < 2 or len(rows) < 2:
         return Findings()
-    probe = _Probe.at(np.asarray(rows[:: -(-len(rows) // _JACOBIANS)]))
-    wrong = [name for name, density in own.items() if not probe.may_be_gradient(density)]
+    x = np.asarray(_some(rows, _JACOBIANS))
+    spread = x.std(axis=0)
+    scale = np.where(spread > 0.0, spread, 1.0)
+    v, w = np.random.default_rng(0).standard_normal((2, *x.shape)) * scale
+    wrong = [name for name, density in own.items() if not _may_be_gradient(density, x, v, w)]
     if not wrong:
         return Findings()
     whose = "scores are" if len(wrong) > 1 else "score is"
@@ -372,51 +531,34 @@ def check_symmetry(estimated: Estimated) -> Findings:
     return Findings((note,))
 
 
-@dataclass(frozen=True)
-class _Probe:
-    """Rows (n, d), and two random directions at each in units of the columns' spread."""
+def _may_be_gradient(density: Density, x: Array, v: Array, w: Array) -> bool:
+    """Whether v·Jw = w·Jv at most rows, J being the Jacobian of the score.
 
-    x: Array
-    v: Array
-    w: Array
+    v and w are random directions at each row (n, d), in units of the columns' spread.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            first = _crossed(density, x, v, w, 1.0)
+            if first is None or _agree(first, np.zeros(len(x))):
+                return True
+            second = _crossed(density, x, v, w, 2.0)
+    # A function that accepts only the rows it was made for can raise anything.
+    except Exception:  # noqa: BLE001
+        return True
+    if second is None or not (np.isfinite(first).all() and np.isfinite(second).all()):
+        return True
+    return _agree(first, np.abs(first - second).max(axis=0))
 
-    @classmethod
-    def at(cls, x: Array) -> _Probe:
-        spread = x.std(axis=0)
-        scale = np.where(spread > 0.0, spread, 1.0)
-        v, w = np.random.default_rng(0).standard_normal((2, *x.shape)) * scale
-        return cls(x, v, w)
 
-    def may_be_gradient(self, density: Density) -> bool:
-        """Whether v·Jw = w·Jv at most rows, J being the Jacobian of the score."""
-        try:
-            with np.errstate(all="ignore"):
-                first = self._crossed(density, 1.0)
-                if first is None or _agree(first, np.zeros(len(self.x))):
-                    return True
-                second = self._crossed(density, 2.0)
-        # A function that accepts only the rows it was made for can raise anything.
-        except Exception:  # noqa: BLE001
-            return True
-        if second is None or not (np.isfinite(first).all() and np.isfinite(second).all()):
-            return True
-        return _agree(first, np.abs(first - second).max(axis=0))
-
-    def _crossed(self, density: Density, widen: float) -> Array | None:
-        """(2, n) v·Jw and w·Jv by central differences; None for scores in single precision."""
-        x = self.x
-        v = self.v
-        w = self.w
-        h = widen * np.finfo(float).eps ** (1.0 / 3.0)
-        scores = density.raw_scores(
-            np.concatenate([x + h * w, x - h * w, x + h * v, x - h * v])
-        )
-        if scores.dtype.itemsize < 8:
-            return None
-        ahead, behind, up, down = scores.reshape(4, *x.shape)
-        return np.stack([(v * (ahead - behind)).sum(axis=1), (w * (up - down)).sum(axis=1)]) / (
-            2.0 * h
-        )
+def _crossed(density: Density, x: Array, v: Array, w: Array, widen: float) -> Array | None:
+    """(2, n) v·Jw and w·Jv by central differences; None for scores in single precision."""
+    h = widen * np.finfo(float).eps ** (1.0 / 3.0)
+    scores = density.raw_scores(np.concatenate([x + h * w, x - h * w, x + h * v, x - h * v]))
+    if scores.dtype.itemsize < 8:
+        return None
+    ahead, behind, up, down = scores.reshape(4, *x.shape)
+    crossed = np.stack([(v * (ahead - behind)).sum(axis=1), (w * (up - down)).sum(axis=1)])
+    return crossed / (2.0 * h)
 
 
 def _agree(values: Array, change: Array) -> bool:

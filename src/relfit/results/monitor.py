@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 
 from relfit.results.serial import VERSIONS, Record
-from relfit.results.table import LONGEST_NAME, Display, Table, number_format, short_names
+from relfit.results.table import (
+    LONGEST_NAME,
+    NOTHING,
+    Display,
+    Table,
+    number_format,
+    short_names,
+)
 from relfit.util.arrays import Array, Mask
 from relfit.util.text import listed, quoted
 
@@ -86,12 +93,15 @@ class MonitorResult(Record):
         return tuple(name for name, out in zip(self.names, self.worse, strict=True) if not out)
 
     @property
+    def _losses(self) -> Array:
+        """(l,) the means so that smaller is better."""
+        return -self.mean if self.higher_is_better else self.mean
+
+    @property
     def best(self) -> str:
         """The model of the best mean among those that can be the best."""
-        better = -self.mean if self.higher_is_better else self.mean
-        return self.names[
-            int(np.nanargmin(np.where(self.worse | np.isnan(better), np.inf, better)))
-        ]
+        left = np.where(self.worse | np.isnan(self.mean), np.inf, self._losses)
+        return self.names[int(np.argmin(left))]
 
     @property
     def saved(self) -> int:
@@ -103,32 +113,30 @@ class MonitorResult(Record):
         are out last.
         """
         best = self.names.index(self.best)
-        better = -self.mean if self.higher_is_better else self.mean
         pairs = np.stack(
             [self.difference[:, best], self.lower[:, best], self.upper[:, best]], axis=1
         )
         limits = np.where(self.worse[:, None], self.out_limits, pairs)
-        rows = [
-            {
-                "name": name,
-                "items": int(self.scored[i]),
-                "mean": float(self.mean[i]),
-                "difference": float(limits[i, 0]),
-                "lower": float(limits[i, 1]),
-                "upper": float(limits[i, 2]),
-                "evalue": math.exp(self.log_evalue[i]),
-                "pvalue": math.exp(-max(0.0, self.log_peak[i])),
-                "best": i == best,
-                "worse": bool(self.worse[i]),
-                "out_after": self.out_after[i],
-                "out_time": self.out_time[i],
-            }
-            for i, name in enumerate(self.names)
-        ]
-        order = sorted(
-            range(len(rows)), key=lambda i: (rows[i]["worse"], math.isnan(better[i]), better[i])
-        )
-        return [rows[i] for i in order]
+        rows = []
+        for i in np.lexsort([self._losses, np.isnan(self.mean), self.worse]).tolist():
+            difference, lower, upper = limits[i].tolist()
+            rows.append(
+                {
+                    "name": self.names[i],
+                    "items": int(self.scored[i]),
+                    "mean": float(self.mean[i]),
+                    "difference": difference,
+                    "lower": lower,
+                    "upper": upper,
+                    "evalue": math.exp(self.log_evalue[i]),
+                    "pvalue": math.exp(-max(0.0, self.log_peak[i])),
+                    "best": i == best,
+                    "worse": bool(self.worse[i]),
+                    "out_after": self.out_after[i],
+                    "out_time": self.out_time[i],
+                }
+            )
+        return rows
 
 
 def header(result: MonitorResult) -> str:
@@ -147,46 +155,33 @@ def table(result: MonitorResult, longest_name: int = LONGEST_NAME) -> Table:
     """The cells of the table, made from `rows()`."""
     rows = result.rows()
     level = f"{100.0 * (1.0 - result.alpha):g}% limits"
-    widths = [
-        row["upper"] - row["lower"]
-        for row in rows
-        if not row["best"] and math.isfinite(row["upper"])
-    ]
-    number = number_format([width / 4.0 for width in widths], [row["mean"] for row in rows])
+    others = [row for row in rows if not row["best"] and math.isfinite(row["upper"])]
+    errors = [(row["upper"] - row["lower"]) / 4.0 for row in others]
+    number = number_format(errors, [row["mean"] for row in rows])
+    names = short_names([row["name"] for row in rows], longest_name)
     cells = []
-    for row, name in zip(
-        rows, short_names([row["name"] for row in rows], longest_name), strict=True
-    ):
+    for row, name in zip(rows, names, strict=True):
         mean, gap = (
-            number(row[key]) if math.isfinite(row[key]) else "—"
+            number(row[key]) if math.isfinite(row[key]) else NOTHING
             for key in ("mean", "difference")
         )
-        beside = (
-            ("—", "—")
-            if row["best"]
-            else (gap, f"{number(row['lower'])} to {number(row['upper'])}")
-        )
-        cells.append(
-            (name, str(row["items"]), mean, *beside, show_evalue(row["evalue"]), verdict(row))
-        )
+        limits = f"{number(row['lower'])} to {number(row['upper'])}"
+        beside = (NOTHING, NOTHING) if row["best"] else (gap, limits)
+        evalue = show_evalue(row["evalue"])
+        cells.append((name, str(row["items"]), mean, *beside, evalue, verdict(row)))
     kinds = tuple(
         "worse" if row["worse"] else "best" if row["best"] else "open" for row in rows
     )
     mean = "mean rank" if result.outside == "ranks" else "mean"
-    return Table(
-        ("model", "items", mean, "worse by", level, "e-value", "verdict"), tuple(cells), kinds
-    )
+    titles = ("model", "items", mean, "worse by", level, "e-value", "verdict")
+    return Table(titles, tuple(cells), kinds)
 
 
 def show_evalue(e: float) -> str:
     """An e-value with two digits."""
-    return (
-        ">1e12"
-        if e > 1e12
-        else "<0.001"
-        if e < 0.001
-        else f"{e:.2g}".replace("e+0", "e").replace("e+", "e")
-    )
+    if e > 1e12:
+        return ">1e12"
+    return "<0.001" if e < 0.001 else f"{e:.2g}".replace("e+0", "e").replace("e+", "e")
 
 
 def show_log_evalue(log_e: float) -> str:
@@ -224,23 +219,19 @@ def notes(result: MonitorResult) -> list[str]:
     (low, high) = result.bounds
     scored = int(result.scored.sum())
     total = len(result.names) * result.items
-    moved = (
-        f"losses outside {low:g} to {high:g} were moved to the nearer bound "
-        f"({result.clipped} of {scored})"
-    )
-    ranked = (
-        "losses were replaced by their ranks within each item, from 0 for the best model "
-        "to 1 for the worst"
-    )
     said = {
-        "clip": [f"{moved}: means and differences are of the clipped losses"],
-        "ranks": [ranked],
+        "clip": f"losses outside {low:g} to {high:g} were moved to the nearer bound "
+        f"({result.clipped} of {scored}): means and differences are of the clipped losses",
+        "ranks": "losses were replaced by their ranks within each item, from 0 for the best "
+        "model to 1 for the worst",
     }
-    saved = (
-        f"{result.saved} of {total} scores ({result.saved / max(total, 1):.0%}) were not "
-        f"needed: their model was out"
-    )
-    return [*said.get(result.outside, []), *([saved] if result.saved else [])]
+    found = [said[result.outside]] if result.outside in said else []
+    if result.saved:
+        found.append(
+            f"{result.saved} of {total} scores ({result.saved / max(total, 1):.0%}) were not "
+            f"needed: their model was out"
+        )
+    return found
 
 
 def counted_items(items: int) -> str:
