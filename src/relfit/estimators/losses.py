@@ -289,7 +289,6 @@ def row_means(
     The degrees of freedom of the differences (l, l) are Welch's and Satterthwaite's over the
     strata, with those of clusters in each; None for the items of a single stratum.
     """
-    n = len(rows)
     sizes = np.bincount(codes)
     if len(sizes) == 1:
         values = rows.mean(axis=0)
@@ -301,14 +300,11 @@ def row_means(
         values = np.asarray(weights @ means)
     centred = rows - means[codes]
     if members is None:
-        members = np.arange(n)
+        return values, *_item_psi(centred, codes, weights / sizes)
     cells, cell = np.unique(members * len(sizes) + codes, return_inverse=True)
     groups, strata = np.divmod(cells, len(sizes))
     share = np.bincount(cell) / sizes[strata]
-    if (share == 1.0).any():
-        raise InputError(
-            "strata: expected at least 2 items (or groups) in every stratum, got one with fewer"
-        )
+    _refuse_single(share)
     units = int(groups.max()) + 1
     scale = math.sqrt(units * (units - 1.0)) * weights[strata] / sizes[strata]
     scale /= np.sqrt(1.0 - share)
@@ -328,6 +324,30 @@ def row_means(
         total = psi[groups[strata == t]]
         parts.append((pair_variances(total.T @ total), cluster_freedom(centred[there], own)))
     return values, Psi(psi), welch_freedom(parts)
+
+
+def _item_psi(centred: Array, codes: Rows, weights: Array) -> tuple[Psi, Array]:
+    """The ψ rows and degrees of freedom of `row_means` for items that are no groups, from the
+    weight of an item in each stratum.
+    """
+    n, count = centred.shape
+    sizes = np.bincount(codes)
+    _refuse_single(1.0 / sizes)
+    scale = math.sqrt(n * (n - 1.0)) * weights / np.sqrt(1.0 - 1.0 / sizes)
+    psi = centred * scale[codes][:, None]
+    parts = []
+    for t, size in enumerate(sizes.tolist()):
+        own = psi[codes == t]
+        parts.append((pair_variances(own.T @ own), np.full((count, count), size - 1.0)))
+    return Psi(psi), welch_freedom(parts)
+
+
+def _refuse_single(share: Array) -> None:
+    """Refuse a stratum all of whose items are one item, or in one group."""
+    if (share == 1.0).any():
+        raise InputError(
+            "strata: expected at least 2 items (or groups) in every stratum, got one with fewer"
+        )
 
 
 def _strata(
