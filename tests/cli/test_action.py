@@ -54,7 +54,7 @@ def test_a_worse_model_fails_the_step(act, tmp_path):
     assert "::error title=relfit gate failed::relfit: gate: far is worse" in done.stdout
     assert outputs == {"status": "1", "verdict": "worse", "folder": "relfit-gate", "comment": "relfit-gate/gate.md"}
     assert {path.name for path in (tmp_path / "relfit-gate").iterdir()} == {
-        *("report.html", "result.json", "gate.xml", "gate.md"),
+        *("report.html", "result.json", "gate.xml", "gate.md")
     }
     assert (tmp_path / outputs["comment"]).read_text(encoding="utf-8") == summary
 

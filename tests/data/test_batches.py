@@ -140,11 +140,7 @@ def test_frames_in_batches_are_a_table(way, memory, scratch):
     data, *models = (sources(frame)[way] for frame in frames)
     result = relfit.compare(data, dict(zip("ab", models, strict=True)), **options)
     assert np.array_equal(result.estimates, expected.estimates)
-    assert (result.encoding, result.inputs, result.warnings) == (
-        expected.encoding,
-        expected.inputs,
-        expected.warnings,
-    )
+    assert (result.encoding, result.inputs, result.warnings) == (expected.encoding, expected.inputs, expected.warnings)
 
 
 def test_frames_with_densities_or_a_preset_are_rows(scratch):

@@ -124,10 +124,7 @@ def on_orthant(x):
 @pytest.mark.parametrize("d", [2, 10, 50])
 def test_edges_are_found_in_several_columns(rng, d):
     flat = adapt(stats.multivariate_normal(np.zeros(d)), d)
-    for log_prob, x in (
-        (in_box, rng.random((300, d))),
-        (on_orthant, rng.exponential(size=(300, d))),
-    ):
+    for log_prob, x in ((in_box, rng.random((300, d))), (on_orthant, rng.exponential(size=(300, d)))):
         (place,) = ends({"edge": Density(log_prob=log_prob), "normal": flat}, x)
         assert place.startswith("'edge' at ")
         assert "in column " in place
@@ -186,9 +183,7 @@ def smooth(d):
             - 0.5 * (x.shape[1] - 1) * x[:, 0]
         ),
     }
-    single = {
-        "in float32": lambda x: np.float32(-0.5) * (x.astype(np.float32) ** 2).sum(axis=1),
-    }
+    single = {"in float32": lambda x: np.float32(-0.5) * (x.astype(np.float32) ** 2).sum(axis=1)}
     densities = {name: Density(log_prob=each) for name, each in (log_probs | single).items()}
     return densities | {"multivariate t": adapt(stats.multivariate_t(np.zeros(d), np.eye(d), 3.0), d)}
 

@@ -139,10 +139,7 @@ def test_block_default_needs_rows_for_its_models():
 
 
 def test_the_corrected_variance_was_removed():
-    refused(
-        lambda: relfit.Complete(variance="corrected"),
-        'variance="corrected": was removed; use variance="auto"',
-    )
+    refused(lambda: relfit.Complete(variance="corrected"), 'variance="corrected": was removed; use variance="auto"')
 
 
 # --- auto

@@ -8,16 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relfit.monitor.evidence import (
-    BETS,
-    CHUNK,
-    advance,
-    log_e_models,
-    log_e_pairs,
-    lower_limits,
-    no_evidence,
-    regrets,
-)
+from relfit.monitor.evidence import BETS, CHUNK, advance, log_e_models, log_e_pairs, lower_limits, no_evidence, regrets
 
 ALPHA = 0.05
 
