@@ -160,10 +160,15 @@ def failing(rows):
     raise RuntimeError("the disk is gone")
 
 
-def test_what_is_used_up_or_has_no_rows():
+def test_what_is_used_up_or_is_no_source_of_rows():
     used = parts(A)
     list(used)
     refused(lambda: relfit.compare(DATA, {"a": used, "b": B}), "model 'a': expected rows, but generator yields none")
+    for value in ({"x": [1.0]}, {1.0, 2.0}, b"rows", list, np.ones):
+        assert gathered("x", value) == (value, None)
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3))
+    assert gathered("x", model)[0] is model
 
 
 def of_text():
@@ -204,14 +209,6 @@ def test_bad_batches_are_refused_in_one_line(name, memory, scratch):
 def test_an_error_inside_the_generator_is_the_users(memory, scratch):
     with pytest.raises(RuntimeError, match="the disk is gone"):
         relfit.compare(DATA, {"a": failing(A), "b": B}, compute=relfit.Compute(memory=memory))
-
-
-def test_what_is_iterable_and_no_source_of_rows():
-    for value in ({"x": [1.0]}, {1.0, 2.0}, b"rows", list, np.ones):
-        assert gathered("x", value) == (value, None)
-    torch = pytest.importorskip("torch")
-    model = torch.nn.Sequential(torch.nn.Linear(3, 3))
-    assert gathered("x", model)[0] is model
 
 
 def test_the_bar_says_what_is_read(tmp_path, monkeypatch):

@@ -111,14 +111,11 @@ def test_means_are_no_scores(mean):
     refused(lambda: relfit.compare_losses(mean, higher_is_better=True), f"losses: {said}")
 
 
-def test_a_table_with_a_row_for_each_model(scores):
+def test_what_is_no_table_of_scores(scores, tmp_path):
     """D23: in Python it can be turned round in place."""
     line = refused(lambda: relfit.compare_losses(scores.T[:2], higher_is_better=True), "got 2 rows and 60 columns")
     assert line.endswith("; if rows are models, pass losses.T")
-
-
-def test_a_folder_of_logs_is_no_table(tmp_path):
-    """D27: `relfit features` was advised."""
+    # D27: `relfit features` was advised.
     line = refused(lambda: relfit.compare_losses(tmp_path), f"{tmp_path}: expected a file, got a folder")
     assert line.endswith(f"for the logs of evaluations use relfit.read_evals({str(tmp_path)!r})")
 

@@ -88,15 +88,12 @@ def test_text_and_records_under_a_budget(tmp_path, ending):
 # --- bombs: small files that unpack to large ones
 
 
-def test_an_archive_that_unpacks_to_more_than_there_is(tmp_path, cramped):
+def test_archives_that_unpack_to_more_than_there_is_or_hide_their_size(tmp_path, cramped):
     bomb = zipped({"x.npy": saved(np.zeros(10**6))}, compression=zipfile.ZIP_DEFLATED)
     assert len(bomb) < 10_000
     (tmp_path / "a.npz").write_bytes(bomb)
     refused(lambda: read_rows(tmp_path / "a.npz"), "a.npz: expected what fits into memory", "got 0.008 GB")
-
-
-def test_an_archive_that_hides_its_size(tmp_path, cramped):
-    """The directory says 1,000 bytes; what follows is never unpacked further than that."""
+    # The directory says 1,000 bytes; what follows is never unpacked further than that.
     bomb = bytearray(zipped({"x.npy": saved(np.zeros(10**6))}, compression=zipfile.ZIP_DEFLATED))
     entry = bomb.rindex(b"PK\x01\x02")
     bomb[entry + 24 : entry + 28] = struct.pack("<I", 1000)
@@ -194,9 +191,6 @@ def test_no_warning_of_a_parser_is_shown(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_array_equal(read_rows(tmp_path / "a.npy"), np.ones((3, 2)))
-
-
-def test_a_signalling_nan_is_refused_without_a_warning():
     bad = np.array([0x7F800001, 0], dtype=np.uint32).view(np.float32)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -35,10 +35,18 @@ def _estimated(preset, x, y):
     return float(relfit.estimate(x, {"model": y}, preset=preset, rng=0).values[0])
 
 
-def test_kid_is_its_definition(features):
+def test_kid_is_its_definition_and_as_published(features):
     x, y = features
     assert _estimated("kid", x, y) == pytest.approx(_kid_by_loops(x, y), rel=1e-10)
     assert _estimated("kid", x, y[:40]) == pytest.approx(_kid_by_loops(x, y[:40]), rel=1e-10)
+    # KID is unbiased as published; its standard error is nearly the jackknife's (a row of either side left out).
+    joint = relfit.published("kid", x, {"model": y})
+    assert joint.values[0] == pytest.approx(_kid_by_loops(x, y), rel=1e-10)
+    sides = [[_estimated("kid", np.delete(x, a, 0), y) for a in range(60)]]
+    sides.append([_estimated("kid", x, np.delete(y, a, 0)) for a in range(60)])
+    jackknife = sum(59 / 60 * np.square(np.array(side) - np.mean(side)).sum() for side in sides)
+    assert joint.standard_error[0] == pytest.approx(np.sqrt(jackknife), rel=0.03)
+    refused(lambda: relfit.published("fid", x, [y]), "preset", "FID is not offered")
 
 
 def _published_cmmd(x, y):
@@ -65,18 +73,6 @@ def test_cmmd_as_published_on_request(features):
     np.testing.assert_allclose(joint.standard_error, 1000.0 * unbiased.standard_error, rtol=1e-12)
     assert (joint.values > 1000.0 * unbiased.values).all()
     np.testing.assert_array_equal(relfit.published("cmmd", x, [y]).values, joint.values[:1])
-
-
-def test_kid_as_published_on_request(features):
-    """KID is unbiased as published; its standard error is nearly the jackknife's (a row of either side left out)."""
-    x, y = features
-    joint = relfit.published("kid", x, {"model": y})
-    assert joint.values[0] == pytest.approx(_kid_by_loops(x, y), rel=1e-10)
-    sides = [[_estimated("kid", np.delete(x, a, 0), y) for a in range(60)]]
-    sides.append([_estimated("kid", x, np.delete(y, a, 0)) for a in range(60)])
-    jackknife = sum(59 / 60 * np.square(np.array(side) - np.mean(side)).sum() for side in sides)
-    assert joint.standard_error[0] == pytest.approx(np.sqrt(jackknife), rel=0.03)
-    refused(lambda: relfit.published("fid", x, [y]), "preset", "FID is not offered")
 
 
 @pytest.mark.parametrize(

@@ -23,14 +23,11 @@ def reference(rng):
     return rng.normal(size=(200, 2))
 
 
-def test_functions_and_objects_are_drawn_from_and_said(reference):
+def test_functions_and_objects_are_drawn_from_said_and_saved(reference, tmp_path):
     result = relfit.compare(reference, {"f": normal, "machine": Machine(), "given": reference + 1.0}, rng=3)
     assert result.sizes == (200, 200, 200, 200)
     assert result.best == "f"
     assert any("drew 200 rows from 'f', 'machine' (seed 3)" in note for note in result.warnings)
-
-
-def test_the_drawn_rows_can_be_had_saved_and_used_again(reference, tmp_path):
     models = {"f": normal, "machine": Machine()}
     rows = relfit.draw(models, 200, rng=3)
     np.save(tmp_path / "f.npy", rows["f"])
@@ -57,7 +54,7 @@ def test_large_draws_come_in_batches():
     assert progress[-1] == (10_000, 10_000)
 
 
-def test_scipy_distributions_and_densities_mix_with_samples(reference):
+def test_densities_mix_with_samples_if_they_can_be_sampled(reference):
     target = stats.multivariate_normal([0.0, 0.0])
     result = relfit.compare(reference, {"scipy": target, "rows": reference[::-1] + 0.7}, rng=0)
     assert result.measure == "mmd"
@@ -68,9 +65,6 @@ def test_scipy_distributions_and_densities_mix_with_samples(reference):
         reference, {"a": target, "b": stats.multivariate_normal([1.0, 0.0])}, rng=0, discrepancy="mmd"
     )
     assert forced.measure == "mmd"
-
-
-def test_a_density_without_a_sampler_cannot_be_mixed(reference):
     density = relfit.Density(score=lambda x: -x)
     with pytest.raises(relfit.InputError, match=r"'d' is a density that cannot be sampled") as caught:
         relfit.compare(reference, {"d": density, "rows": reference + 1.0})

@@ -45,10 +45,16 @@ def test_scores_and_log_densities_of_encoded_rows(name, rng):
     assert relfit.check_score(inner, z).ok
 
 
-def test_the_spread_of_normal_rows_is_their_covariance(rng):
+def test_the_spread_of_rows(rng):
     x = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 3)) * [1e8, 1.0, 1e-8] + [1e9, 0.0, 0.0]
     scales, correlation = spread(x)
     np.testing.assert_allclose(np.outer(scales, scales) * correlation, np.cov(x.T, ddof=0), rtol=1e-9)
+    # A constant column keeps its unit, and a column that is 0 in most rows gets a spread.
+    x = np.column_stack([rng.normal(size=300), np.full(300, 7.0), np.where(rng.random(300) < 0.8, 0.0, 5.0)])
+    scales, correlation = spread(x)
+    assert scales[1] == 1.0
+    assert scales[2] > 0.5
+    np.testing.assert_allclose(np.diag(correlation), 1.0)
 
 
 def test_outliers_and_heavy_tails(rng):
@@ -82,15 +88,6 @@ def test_where_whitening_is_impossible_columns_are_scaled(rows, why):
     assert encoding.root is None
     # The median absolute deviation of 90 normal rows has a standard error of 1.17/√90 = 12%.
     np.testing.assert_allclose(encoding.apply(rows).std(axis=0), 1.0, rtol=4 * 0.123)
-
-
-def test_constant_columns_and_atoms(rng):
-    """A constant column keeps its unit, and a column that is 0 in most rows gets a spread."""
-    x = np.column_stack([rng.normal(size=300), np.full(300, 7.0), np.where(rng.random(300) < 0.8, 0.0, 5.0)])
-    scales, correlation = spread(x)
-    assert scales[1] == 1.0
-    assert scales[2] > 0.5
-    np.testing.assert_allclose(np.diag(correlation), 1.0)
 
 
 def correlated(rng, n=200, correlation=0.95, unit=1.0):

@@ -61,7 +61,7 @@ def test_kernels_that_are_zero_somewhere_are_refused(x, kernel):
     refused(lambda: adapt(fitted, 3), "KernelDensity: expected kernel", repr(kernel), "positive density")
 
 
-def test_other_metrics_unfitted_models_and_other_dimensions_are_refused(x):
+def test_what_is_no_density_on_these_columns_is_refused(x):
     refused(lambda: adapt(neighbors.KernelDensity(metric="manhattan").fit(x), 3), "metric", "'manhattan'")
     refused(lambda: adapt(mixture.GaussianMixture(2), 3), "GaussianMixture: expected a fitted model", "call fit first")
     refused(lambda: adapt(neighbors.KernelDensity(), 3), "KernelDensity: expected a fitted model")

@@ -84,9 +84,15 @@ def test_distributions_that_are_no_density_on_these_columns_are_refused():
 # --- modules
 
 
-def test_an_energy_model(x):
+def test_an_energy_model_in_its_own_precision(x):
     model = Energy().eval()
     np.testing.assert_allclose(adapt(model, 2).scores(x), slopes(eager(model.log_prob), x), rtol=1e-8, atol=1e-8)
+    model = Energy(torch.float32).eval()
+    density = adapt(model, 2)
+    assert density.raw_scores(x).dtype == np.float32
+    assert density.scores(x).dtype == np.float64
+    assert density.notes(x) == ("scores computed in float32, to about 6 digits",)
+    np.testing.assert_allclose(density.scores(x), slopes(eager(model.double().log_prob), x), atol=1e-5)
 
 
 def test_the_model_is_left_as_it_was(x):
@@ -102,15 +108,6 @@ def test_the_model_is_left_as_it_was(x):
     assert all(parameter.grad is None for parameter in model.parameters())
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert torch.is_grad_enabled()
-
-
-def test_the_models_own_precision_is_used_and_said(x):
-    model = Energy(torch.float32).eval()
-    density = adapt(model, 2)
-    assert density.raw_scores(x).dtype == np.float32
-    assert density.scores(x).dtype == np.float64
-    assert density.notes(x) == ("scores computed in float32, to about 6 digits",)
-    np.testing.assert_allclose(density.scores(x), slopes(eager(model.double().log_prob), x), atol=1e-5)
 
 
 def test_a_module_that_does_not_say_what_it_returns_is_told_to(x):

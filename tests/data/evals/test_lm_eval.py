@@ -69,15 +69,12 @@ def test_the_first_metric_and_filter_are_read_and_the_others_named():
     assert "17 + 72 =" in evals.prompts
 
 
-def test_items_are_joined_whatever_the_order_of_the_lines(logs):
+def test_items_are_joined_whatever_the_order_of_the_lines_and_the_name_of_the_folder(logs):
     before = read_evals(LOGS)
     lines = lines_of(logs / "small" / SUMS)
     random.Random(0).shuffle(lines)
     write_lines(logs / "small" / SUMS, lines)
     assert by_model(read_evals(logs)) == by_model(before)
-
-
-def test_the_model_is_named_by_the_results_or_by_the_folder(logs):
     (logs / "small" / RESULTS).unlink()
     results = logs / "large" / RESULTS
     results.write_text(results.read_text().replace('"model_name": "large"', '"model_name": "org/large"'))
@@ -225,15 +222,12 @@ def test_opposite_directions_are_refused(logs):
     assert read_evals(logs, task="sums").higher_is_better is False
 
 
-def test_missing_scores_are_not_zeros(logs):
+def test_missing_scores_are_not_zeros_and_lines_have_an_end(logs, monkeypatch):
     change(logs / "small" / SUMS, 0, acc=None)
     change(logs / "small" / SUMS, 1, acc=float("nan"))
     evals = read_evals(logs, task="sums")
     assert len(by_model(evals)["small"]) == 28
     assert evals.notes[-1] == "scores that are missing in the logs: 2 of small"
-
-
-def test_a_line_that_is_too_long(logs, monkeypatch):
     monkeypatch.setattr(json_files, "LONGEST_LINE", 2**10)
     path = logs / "small" / SUMS
     change(path, 4, doc="x" * 2**10)
