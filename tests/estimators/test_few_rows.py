@@ -30,9 +30,6 @@ def test_a_score_that_is_wrong_on_few_rows_is_named(rng):
     (note,) = said(relfit.compare(x, models, kernel=relfit.Gaussian(1.0), rng=0))
     assert note.startswith("only about ")
     assert "rows decide how" in note
-
-
-def test_ordinary_rows_get_no_note(rng):
     models = {str(k): rng.normal(k, 1.0, (100, 2)) for k in (0.0, 0.5)}
     assert not said(relfit.compare(rng.normal(size=(100, 2)), models, rng=0))
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import relfit
 from relfit.estimators.groups import same_group
@@ -161,7 +162,4 @@ def test_relmulti_splits_whole_groups():
 def test_refusals(options, words):
     rng = np.random.default_rng(0)
     data = {name: rng.normal(size=(60, 2)) for name in ("r", *NAMES)}
-    with pytest.raises(relfit.InputError, match=words) as caught:
-        relfit.compare(data["r"], {"a": data["a"], "b": data["b"]}, rng=0, **options)
-    assert str(caught.value).startswith("groups") or "groups" in str(caught.value)
-    assert "\n" not in str(caught.value)
+    refused(lambda: relfit.compare(data["r"], {"a": data["a"], "b": data["b"]}, rng=0, **options), words, "groups")

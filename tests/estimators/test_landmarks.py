@@ -38,12 +38,6 @@ def densities(d, shifts=(0.1, 0.3)):
     return {f"s{s}": relfit.Density(score=lambda x, s=s: s - x, dim=d) for s in shifts}
 
 
-def values(kernel, rows, points):
-    """k(x_a, z_j) by the kernel's own pair function."""
-    a, j = np.meshgrid(np.arange(len(rows)), np.arange(len(points)), indexing="ij")
-    return kernel.pairs(rows[a.ravel()], points[j.ravel()]).reshape(a.shape)
-
-
 @pytest.mark.parametrize("dependence", SIZES)
 @pytest.mark.parametrize("name", KERNELS)
 def test_residuals_of_all_rows_give_the_complete_estimate(name, dependence, rng):
@@ -159,19 +153,17 @@ def test_what_cannot_be_combined_is_refused(rng):
     reference, models = sampled(rng, (60, 60, 60))
     labels = {name: np.arange(60) // 2 for name in ("reference", *models)}
     target = relfit.Density(score=lambda x: -x, dim=3)
-    calls = {
-        "groups: expected estimator": lambda: relfit.compare(reference, models, estimator="landmarks", groups=labels),
-        'dependence="chain": expected estimator="complete"': lambda: relfit.compare(
-            target, models, estimator="landmarks", dependence="chain"
-        ),
-        "count: expected": lambda: relfit.Landmarks(0),
-        "residual_pairs: expected": lambda: relfit.Landmarks(residual_pairs=2.5),
-        'discrepancy="nystroem": was removed; use estimator="landmarks"': lambda: relfit.compare(
-            reference, models, discrepancy="nystroem"
-        ),
-    }
-    for words, call in calls.items():
-        refused(call, words)
+    refused(
+        lambda: relfit.compare(reference, models, estimator="landmarks", groups=labels), "groups: expected estimator"
+    )
+    refused(
+        lambda: relfit.compare(target, models, estimator="landmarks", dependence="chain"),
+        'dependence="chain": expected estimator="complete"',
+    )
+    refused(lambda: relfit.Landmarks(0), "count: expected")
+    refused(lambda: relfit.Landmarks(residual_pairs=2.5), "residual_pairs: expected")
+    said = 'discrepancy="nystroem": was removed; use estimator="landmarks"'
+    refused(lambda: relfit.compare(reference, models, discrepancy="nystroem"), said)
 
 
 @pytest.mark.parametrize("rows", [1, 2])

@@ -65,7 +65,7 @@ def test_a_few_items_that_decide_a_macro_average_keep_the_level():
     assert lost / trials <= 0.05 + 3.0 * math.sqrt(0.05 * 0.95 / trials)
 
 
-def test_groups_inside_strata(rng):
+def test_groups_inside_and_across_strata(rng):
     """Σ_t w_t² G_t/(G_t − 1) Σ_g (Σ_{a∈g} (x_a − mean_t)/n_t)², written out."""
     tasks = np.repeat([0, 1], [48, 72])
     groups = np.concatenate([np.repeat(np.arange(12), 4), np.repeat(np.arange(100, 112), 6)])
@@ -80,10 +80,7 @@ def test_groups_inside_strata(rng):
     assert joint.groups == (24,)
     alone = relfit.from_losses(losses, strata=tasks, groups=np.arange(120))
     np.testing.assert_allclose(alone.covariance, relfit.from_losses(losses, strata=tasks).covariance, rtol=1e-12)
-
-
-def test_groups_across_strata(rng):
-    """A text with questions in both tasks is one unit: G/(G − 1) Σ_g U_g²."""
+    # A text with questions in both tasks is one unit: G/(G − 1) Σ_g U_g².
     tasks, groups = np.repeat([0, 1], 30), np.tile(np.arange(30), 2)
     losses = rng.normal(size=(60, 2)) + np.tile(rng.normal(size=(30, 2)), (2, 1))
     joint = relfit.from_losses(losses, strata=tasks, groups=groups)

@@ -93,14 +93,11 @@ def test_mappings_of_keys_and_series_are_matched_by_key(right, rng):
 
 def test_keys_of_many_digits_are_not_rounded(right, tmp_path):
     """Whole numbers above 2^53 differ by 1: as float64 pairs of them would be one item."""
-    keys = [2**60 + k for k in range(60)]
-    assert len(relfit.scores(long_form(right, keys), item="item", model="model", score="right").items) == 60
-    path = tmp_path / "keys.csv"
-    columns = long_form(right, keys)
-    path.write_text(
-        "item,model,right\n" + "\n".join(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))
-    )
-    assert len(relfit.scores(path, item="item", model="model", score="right").items) == 60
+    columns, path = long_form(right, [2**60 + k for k in range(60)]), tmp_path / "keys.csv"
+    lines = [",".join(map(str, row)) for row in zip(*columns.values(), strict=True)]
+    path.write_text("\n".join(["item,model,right", *lines]))
+    for table in (columns, path):
+        assert len(relfit.scores(table, item="item", model="model", score="right").items) == 60
 
 
 def test_the_users_numbers_and_direction_everywhere(right, rng):
@@ -273,37 +270,25 @@ def test_traps_get_one_helpful_line(rng, right):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("name", "text", "words"),
     [
-        ("item,model,right\n1,a\n", "expected 3 fields"),
-        ("item,model,right\n1,a,x\n", "'right' (text)"),
-        ("item,item,right\n1,a,2\n", "'item' more than once"),
-        ("item,model,right\n", "empty table"),
-        ("1,2,3\n", "expected a data frame"),
-        ("", "expected a data frame"),
+        ("a.csv", "item,model,right\n1,a\n", "expected 3 fields"),
+        ("a.csv", "item,model,right\n1,a,x\n", "'right' (text)"),
+        ("a.csv", "item,item,right\n1,a,2\n", "'item' more than once"),
+        ("a.csv", "item,model,right\n", "empty table"),
+        ("a.csv", "1,2,3\n", "expected a data frame"),
+        ("a.csv", "", "expected a data frame"),
+        ("a.jsonl", '{"item": 1', "line 1: expected JSON, which is cut off or damaged here"),
+        ("a.jsonl", "[1, 2]", "line 1: expected a JSON object, got a list"),
+        ("a.jsonl", "[" * 100_000, "line 1: expected JSON"),
+        ("a.jsonl", "{}", "names of columns"),
+        ("a.jsonl", '{"item": 1, "model": "a", "right": {"x": 1}}', "'right' (text)"),
+        ("a.jsonl", '{"item": 1, "model": "a", "right": 1e999}', "expected"),
     ],
 )
-def test_hostile_tables(tmp_path, text, words):
-    path = tmp_path / "table.csv"
-    path.write_text(text)
-    refused(lambda: relfit.compare_losses(path, **COLUMNS), words)
-
-
-@pytest.mark.parametrize(
-    ("lines", "words"),
-    [
-        ('{"item": 1', "line 1: expected JSON, which is cut off or damaged here"),
-        ("[1, 2]", "line 1: expected a JSON object, got a list"),
-        ("[" * 100_000, "line 1: expected JSON"),
-        ("{}", "names of columns"),
-        ('{"item": 1, "model": "a", "right": {"x": 1}}', "'right' (text)"),
-        ('{"item": 1, "model": "a", "right": 1e999}', "expected"),
-    ],
-)
-def test_hostile_json_lines(tmp_path, lines, words):
-    path = tmp_path / "table.jsonl"
-    path.write_text(lines)
-    refused(lambda: relfit.compare_losses(path, **COLUMNS), words)
+def test_hostile_tables(tmp_path, name, text, words):
+    (tmp_path / name).write_text(text)
+    refused(lambda: relfit.compare_losses(tmp_path / name, **COLUMNS), words)
 
 
 def test_scores_are_read_once_and_used_by_every_function(right, tmp_path):

@@ -42,16 +42,13 @@ def test_said_once(unlike, options):
     assert note.startswith("column 1 (counted from 0) holds 99.9% of the variance")
 
 
-def test_said_of_densities_too(unlike):
+def test_said_of_densities_unless_they_are_whitened(unlike):
     data = unlike[0]
     models = [relfit.Density(score=lambda x, s=s: (s - x) / np.array([1.0, 4e8, 1.0]), dim=3) for s in (0.0, 1.0)]
     (note,) = said(data, models, words="whiten the columns")
     assert 'scale="whiten"' in note
     assert said(data, models) == said(data, models, words="whiten the columns", scale="whiten") == []
-
-
-def test_a_density_as_the_reference_is_whitened(unlike):
-    """Unless that is turned off, there is nothing to say."""
+    # Unless that is turned off, there is nothing to say.
     target = relfit.Density(score=lambda x: -x / np.array([1.0, 4e8, 1.0]), dim=3)
     assert said(target, unlike[:2], words="whiten the columns") == []
     assert len(said(target, unlike[:2], words="whiten the columns", scale="none")) == 1
