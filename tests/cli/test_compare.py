@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import refused_line
 
 import relfit
 from relfit.cli import compare as compare_file
@@ -45,16 +46,11 @@ def _files(folder):
 
 
 def _refused(data, capsys, *args):
-    """Run, check status 2, one line on stderr, nothing on stdout and nothing written; return the line."""
+    """The line with which the command is refused; nothing is written."""
     before = _files(data)
-    assert main(args) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("relfit: error: ")
-    assert err.endswith("\n")
-    assert len(err.splitlines()) == 1
+    line = refused_line(capsys, *args)
     assert _files(data) == before
-    return err.strip()
+    return line
 
 
 def test_compare_prints_the_table(data, capsys):
@@ -69,27 +65,14 @@ def test_compare_prints_the_table(data, capsys):
 
 
 def test_options_reach_the_comparison(data, capsys):
-    options = ["--test", "relmulti", "--alpha", "0.1", "--kernel", "imq", "--bandwidth", "2", "--estimator", "linear"]
-    options += [
-        "--dependence",
-        "shared",
-        "--select-fraction",
-        "0.4",
-        "--correction",
-        "holm",
-        "--seed",
-        "9",
-        "--no-progress",
-    ]
-    assert main(["compare", "human.npy", "gpt.npy", "claude.npy", "llama.npy", "--json", "-", *options]) == 0
+    options = "--test relmulti --alpha 0.1 --kernel imq --bandwidth 2 --estimator linear --dependence shared"
+    options += " --select-fraction 0.4 --correction holm --seed 9 --no-progress"
+    files = ["human.npy", "gpt.npy", "claude.npy", "llama.npy"]
+    assert main(["compare", *files, "--json", "-", *options.split()]) == 0
     printed = relfit.Comparison.from_json(capsys.readouterr().out)
-    assert (printed.test, printed.alpha, printed.kernel, printed.estimator) == (
-        "relmulti",
-        0.1,
-        relfit.IMQ(2.0),
-        "linear",
-    )
-    assert (printed.dependence, printed.select_fraction, printed.correction, printed.seed) == ("shared", 0.4, "holm", 9)
+    assert (printed.test, printed.alpha, printed.kernel) == ("relmulti", 0.1, relfit.IMQ(2.0))
+    assert (printed.estimator, printed.dependence, printed.select_fraction) == ("linear", "shared", 0.4)
+    assert (printed.correction, printed.seed) == ("holm", 9)
 
 
 def test_outputs_are_written(data, capsys):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from commands import refused_line, run
 
 import relfit
-from relfit.cli import main
 
 NAMES = ("real", "good", "meh")
 
@@ -18,19 +18,6 @@ def folder(tmp_path, monkeypatch):
     for name, sample in zip(NAMES, rows, strict=True):
         np.save(tmp_path / f"{name}.npy", sample)
     return tmp_path
-
-
-def run(capsys, *args):
-    status = main([str(arg) for arg in args])
-    return (status, *capsys.readouterr())
-
-
-def refused(capsys, *args):
-    """The one line that the command is refused with."""
-    status, out, err = run(capsys, *args)
-    assert (status, out) == (2, "")
-    (line,) = err.splitlines()
-    return line
 
 
 COMPARE = ("compare", "real.npy", "good.npy", "meh.npy")
@@ -52,7 +39,7 @@ def test_names_have_any_case(folder, capsys, option, typed, usual):
 )
 def test_a_command_that_does_not_exist(capsys, typed, meant):
     """D48: the most similar command is suggested."""
-    line = refused(capsys, typed, "real.npy")
+    line = refused_line(capsys, typed, "real.npy")
     assert line == f"relfit: error: No such command '{typed}'. Did you mean 'relfit {meant}'? (see relfit --help)"
 
 
@@ -60,7 +47,7 @@ def test_a_command_that_does_not_exist(capsys, typed, meant):
 @pytest.mark.parametrize("option", ["--confidence", "--level"])
 def test_a_confidence_level_is_an_error_rate(capsys, command, option):
     """D48: --dependence was suggested."""
-    line = refused(capsys, command, "a", "b", "c", option, "0.95")
+    line = refused_line(capsys, command, "a", "b", "c", option, "0.95")
     assert f"No such option '{option}'. Did you mean '--alpha'?" in line
 
 
@@ -107,7 +94,7 @@ def decided(capsys, *args):
 def test_a_table_with_a_row_for_each_model(scores, capsys):
     """D23: `give losses.T` is no answer on the command line."""
     for name in ("turned.csv", "turned.npy"):
-        line = refused(capsys, "losses", name, "--higher-is-better")
+        line = refused_line(capsys, "losses", name, "--higher-is-better")
         assert line.endswith("; if rows are models, use --transpose")
     expected = decided(capsys, "wide.csv", "--item", "doc_id")[0]
     assert decided(capsys, "turned.csv", "--transpose")[:2] == (expected, ("a", "b", "c"))
@@ -129,21 +116,21 @@ def test_a_table_with_a_row_for_each_model(scores, capsys):
 )
 def test_a_transposed_table_that_is_none(scores, capsys, arguments, said):
     (scores / "twice.csv").write_text((scores / "turned.csv").read_text().replace("\nb,", "\na,"))
-    assert said in refused(capsys, "losses", *arguments, "--transpose", "--higher-is-better")
+    assert said in refused_line(capsys, "losses", *arguments, "--transpose", "--higher-is-better")
 
 
 def test_the_command_for_logs_is_named(scores, capsys):
     """D27: `relfit features` was advised for a folder of logs."""
     (scores / "my logs").mkdir()
-    line = refused(capsys, "losses", "my logs", "--higher-is-better")
+    line = refused_line(capsys, "losses", "my logs", "--higher-is-better")
     assert line.endswith("expected a file, got a folder; for the logs of evaluations use  relfit evals 'my logs'")
 
 
 def test_fid_is_not_offered(folder, capsys):
     """D36: the reason, and what to use instead."""
-    line = refused(capsys, *COMPARE, "--preset", "fid")
+    line = refused_line(capsys, *COMPARE, "--preset", "fid")
     assert line == (
         "relfit: error: --preset: FID is not offered, because its estimate is biased by an amount that depends on the "
         "model and on the number of images; use --preset kid, on the same features"
     )
-    assert "did you mean kid?" in refused(capsys, *COMPARE, "--preset", "kdi")
+    assert "did you mean kid?" in refused_line(capsys, *COMPARE, "--preset", "kdi")

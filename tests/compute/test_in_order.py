@@ -43,15 +43,12 @@ def test_results_come_in_order_and_few_tasks_are_held():
     assert recorded.cancelled == []
 
 
-def test_an_error_cancels_the_unfinished_tasks():
+def test_an_error_or_closing_cancels_the_unfinished_tasks():
     recorded = Recorded()
     with pytest.raises(ValueError, match="broken"):
         list(recorded.run([1, "broken", 3, 4, 5]))
     assert recorded.submitted == [1, "broken", 3, 4]
     assert recorded.cancelled == ["broken", 3, 4]
-
-
-def test_closing_cancels_the_unfinished_tasks():
     recorded = Recorded()
     results = recorded.run(range(10))
     next(results)

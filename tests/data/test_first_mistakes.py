@@ -5,10 +5,10 @@ import os
 import numpy as np
 import pytest
 import scipy.sparse
+from commands import refused_line
 from refusals import refused
 
 import relfit
-from relfit.cli import main
 from relfit.cli.inputs import load_object
 from relfit.data.files import read_rows
 
@@ -41,7 +41,7 @@ def test_another_separator_is_asked_about(tmp_path, text, columns, said):
 def test_one_file_with_another_separator(folder, capsys, odd):
     for name in ("real", "good", "meh"):
         (folder / f"{name}.csv").write_text("a,b\n1,2\n".replace(",", ";" if name == odd else ","))
-    line = _line(capsys, "real.csv", "good.csv", "meh.csv")
+    line = refused_line(capsys, "compare", "real.csv", "good.csv", "meh.csv")
     assert "good.csv: expected the reference's columns" in line
     assert "separated by ';'?; rename them" in line
 
@@ -52,17 +52,11 @@ def test_what_is_separated_by_commas_is_not(tmp_path, text):
     assert "separated by" not in refused(lambda: read_rows(tmp_path / "a.csv"), "expected numbers")
 
 
-def _line(capsys, *args):
-    assert main(["compare", *args]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    return line
-
-
 def test_pipes_are_refused_with_what_to_do(folder, capsys):
     said = "pipes cannot be read; save to a file first"
-    assert f"-: {said}" in _line(capsys, "-", "good.npy", "meh.npy")
-    assert f"-: {said}" in _line(capsys, "real.npy", "good.npy", "-")
-    assert f"-: {said}" in _line(capsys, "real.npy", "good.npy", "-", "--memory", "2GB")
+    assert f"-: {said}" in refused_line(capsys, "compare", "-", "good.npy", "meh.npy")
+    assert f"-: {said}" in refused_line(capsys, "compare", "real.npy", "good.npy", "-")
+    assert f"-: {said}" in refused_line(capsys, "compare", "real.npy", "good.npy", "-", "--memory", "2GB")
     os.mkfifo("pipe.csv")
     refused(lambda: read_rows("pipe.csv"), f"pipe.csv: {said}")
     reader, writer = os.pipe()
@@ -123,8 +117,7 @@ def test_what_is_no_table_of_scores(scores, tmp_path):
 def test_numbers_are_names_such_as_those_of_checkpoints(scores, tmp_path):
     """D31: names had to be text."""
     a, b = scores.T
-    lists = {1000: a, 2000: b}
-    names = ("1000", "2000")
+    lists, names = {1000: a, 2000: b}, ("1000", "2000")
     assert relfit.compare_losses(lists, higher_is_better=True).names == names
     assert relfit.compare_losses(scores, names=(1000, np.int64(2000)), higher_is_better=True).names == names
     assert relfit.from_elpd(lists).names == names

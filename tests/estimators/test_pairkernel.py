@@ -21,6 +21,9 @@ SMOOTH = {
     "sum": Gaussian(0.8) + IMQ(2.0),
     "tilted gaussian": Tilted(Gaussian(1.5), Decay(scale=1.0, centre=0.3)),
     "tilted imq": Tilted(IMQ(), Decay(scale=1.0, centre=0.3)),
+    "tilted matern 5/2": Tilted(Matern(2.5, 1.4), Decay(0.7, 1.3, 0.2)),
+    "tilted sum": Tilted(Gaussian(0.8) + IMQ(2.0), Decay(0.5, 2.0, 0.0)),
+    "tilted by functions": Tilted(IMQ(), (lambda x: -0.1 * np.square(x).sum(axis=1), lambda x: -0.2 * x)),
 }
 KERNELS = {**SMOOTH, "matern 1/2": Matern(0.5, 1.2), "polynomial": Polynomial(scale=0.2)}
 COLUMNS = [1, 3, PRODUCT_COLUMNS + 8]

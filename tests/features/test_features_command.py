@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from commands import refused_line
 
 from relfit.cli import main
 from relfit.features import run
@@ -16,15 +17,6 @@ def folder(tmp_path, monkeypatch, counting):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "load", lambda *args, **options: counting)
     return tmp_path
-
-
-def _refused(capsys, *args):
-    assert main(["features", *args]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("relfit: error: ")
-    assert len(err.splitlines()) == 1
-    return err
 
 
 def test_it_writes_and_says_so(folder, capsys):
@@ -59,5 +51,5 @@ def test_list_names_every_network(capsys):
 )
 def test_refusals(folder, capsys, args, part):
     before = sorted(path.name for path in folder.iterdir())
-    assert part in _refused(capsys, *args)
+    assert part in refused_line(capsys, "features", *args)
     assert sorted(path.name for path in folder.iterdir()) == before

@@ -33,13 +33,20 @@ def test_subfolders_are_taken_only_if_asked_for(tmp_path):
     assert _names(list_items(tmp_path / "a", "images")) == ["c.webp", "z.JPG"]
 
 
-def test_a_text_file_holds_one_text_a_line(tmp_path):
+def test_files_and_folders_of_texts(tmp_path):
     path = tmp_path / "texts.txt"
     path.write_bytes("\ufefffirst\r\n\r\n  \n zweite Zeile ä \u2028 still second\nlast".encode())
     items = list_items(path, "text")
     assert described(path, items) == f"3 lines of {path}"
     assert _names(items) == ["texts.txt:1", "texts.txt:4", "texts.txt:5"]
     assert _texts(items) == ["first", "zweite Zeile ä \u2028 still second", "last"]
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "b.txt").write_text("two\nlines")
+    (folder / "a.txt").write_text("")
+    items = list_items(folder, "text")
+    assert _names(items) == ["a.txt", "b.txt"]
+    assert _texts(items) == ["", "two\nlines"]
 
 
 def test_json_lines(tmp_path):
@@ -49,14 +56,6 @@ def test_json_lines(tmp_path):
     assert "line 1: expected an object with the field 'answer', got text, id" in refused(
         lambda: list_items(path, "text", field="answer")
     )
-
-
-def test_a_folder_of_texts_is_one_text_a_file(tmp_path):
-    (tmp_path / "b.txt").write_text("two\nlines")
-    (tmp_path / "a.txt").write_text("")
-    items = list_items(tmp_path, "text")
-    assert _names(items) == ["a.txt", "b.txt"]
-    assert _texts(items) == ["", "two\nlines"]
 
 
 @pytest.mark.parametrize(

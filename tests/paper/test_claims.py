@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from relfit.paper import tpr
 from relfit.paper.experiment import Cell, Point, curve, level_kept, markdown_table, rate
@@ -13,7 +14,6 @@ from relfit.paper.synthetic import (
     false_positives,
     true_positives,
 )
-from relfit.util.errors import InputError
 
 
 def cell(setting, **verdicts):
@@ -30,11 +30,21 @@ def decisions(truly_best, worse):
     return [{"truly_best": b == "b", "worse": w == "y"} for b, w in zip(truly_best, worse, strict=True)]
 
 
-def test_rate_by_hand():
+def test_rates_by_hand():
     """Values 0, ½, 1: mean ½, Σ(v−½)² = ½, standard error √(½/(3·2)) = √(1/12)."""
     mean, error = rate([0, 0.5, 1])
     assert mean == 0.5
     assert error == pytest.approx(np.sqrt(1 / 12))
+    # 2 of 4 and 0 of 4; the standard error of the first is √(.5·.5/3).
+    points = curve([cell({"n": 10}, A="yynn", B="nnnn")], "A")
+    assert points == [Point(10, 0.5, pytest.approx(np.sqrt(0.25 / 3)))]
+    assert curve([cell({"n": 10}, A="yynn", B="nnnn")], "B") == [Point(10, 0.0, 0.0)]
+    # Three best models of which one is declared, two worse of which one: FPR 1/3, TPR 1/2, FDR 1/2.
+    found = decisions("bbbww", "ynnyn")
+    assert false_positives(found) == pytest.approx(1 / 3)
+    assert true_positives(found) == 0.5
+    assert false_discoveries(found) == 0.5
+    assert false_discoveries(decisions("bw", "nn")) == 0.0
 
 
 def test_markdown_table():
@@ -47,26 +57,9 @@ def test_markdown_table():
     )
 
 
-@pytest.mark.parametrize("rows", [[], [{"a": 1}, {"b": 2}]])
-def test_markdown_table_refusals(rows):
-    with pytest.raises(InputError, match="rows"):
-        markdown_table(rows)
-
-
-def test_curve_is_the_share_of_rejections_in_each_setting():
-    """2 of 4 and 0 of 4; the standard error of the first is √(.5·.5/3)."""
-    points = curve([cell({"n": 10}, A="yynn", B="nnnn")], "A")
-    assert points == [Point(10, 0.5, pytest.approx(np.sqrt(0.25 / 3)))]
-    assert curve([cell({"n": 10}, A="yynn", B="nnnn")], "B") == [Point(10, 0.0, 0.0)]
-
-
-def test_error_rates_of_one_trial():
-    """Three best models of which one is declared, two worse of which one: FPR 1/3, TPR 1/2, FDR 1/2."""
-    found = decisions("bbbww", "ynnyn")
-    assert false_positives(found) == pytest.approx(1 / 3)
-    assert true_positives(found) == 0.5
-    assert false_discoveries(found) == 0.5
-    assert false_discoveries(decisions("bw", "nn")) == 0.0
+def test_markdown_table_refusals():
+    for rows in ([], [{"a": 1}, {"b": 2}]):
+        refused(lambda rows=rows: markdown_table(rows), "rows")
 
 
 def test_level_is_broken_beyond_three_standard_errors():

@@ -91,7 +91,7 @@ def rows(path):
 # --- the store
 
 
-def test_put_done_results(store):
+def test_what_is_stored_is_there_and_a_batch_is_all_or_nothing(store):
     assert set(store.by_seed("e", SETTINGS[0])) == set()
     for seed in (7, 0, 12):
         store.put_many("e", SETTINGS[0], [(seed, {"p": seed / 8})])
@@ -101,17 +101,15 @@ def test_put_done_results(store):
         assert list(again.by_seed("e", SETTINGS[0])) == [0, 7, 12]
         assert again.results("e", SETTINGS[0]) == [{"p": 0.0}, {"p": 0.875}, {"p": 1.5}]
 
-
-def test_a_batch_is_all_or_nothing(store):
     def interrupted():
         yield 0, {"p": 1}
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        store.put_many("e", SETTINGS[0], interrupted())
+        store.put_many("whole", SETTINGS[0], interrupted())
     with pytest.raises(InputError):
-        store.put_many("e", SETTINGS[0], [(0, {"p": 1}), (1, {"p": float("nan")})])
-    assert store.by_seed("e", SETTINGS[0]) == {}
+        store.put_many("whole", SETTINGS[0], [(0, {"p": 1}), (1, {"p": float("nan")})])
+    assert store.by_seed("whole", SETTINGS[0]) == {}
 
 
 @pytest.mark.parametrize("value", [{"x": float("inf")}, {"x": object()}, {"x": {1, 2}}, {1: 2, "a": 3}, [1], None])

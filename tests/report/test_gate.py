@@ -141,7 +141,7 @@ def test_the_gate_of_a_pair(rng, test):
     assert (doubted.verdict, doubted.status, doubted.words) == ("error", 2, "gate: rows depend on each other")
 
 
-def test_a_gate_without_an_answer_is_an_error_in_every_output():
+def test_a_doubt_keeps_the_gate_from_answering_in_every_output():
     result = two(0.9).changed(doubts=("rows depend on each other; give groups",))
     gate = ask(result, "new")
     assert (gate.verdict, gate.status) == ("error", 2)
@@ -153,10 +153,7 @@ def test_a_gate_without_an_answer_is_an_error_in_every_output():
     assert gate_markdown(result, gate).startswith("**Gate without an answer:** rows depend on each other; give groups.")
     assert sentence in _shown(render_report(result, gate=gate))[0]
     refused(lambda: relfit.assert_not_worse(result, "new"), "gate: rows depend on each other; give groups")
-
-
-def test_a_doubt_keeps_the_gate_from_answering():
-    """A doubt passes from the estimate to the result and its file; the verdicts stay, the gate raises an error."""
+    # A doubt passes from the estimate to the result and its file; the verdicts stay, the gate raises an error.
     doubt = "rows depend on each other in this order"
     joint = relfit.JointEstimate(("old", "new"), [0.1, 0.9], 0.01 * np.eye(2), notes=(doubt,), doubts=(doubt,))
     result = relfit.Comparison.from_json(relfit.decide(joint).to_json())
@@ -234,7 +231,7 @@ def _shown(page):
     return unescape(re.sub(r"<[^>]+>", "", header)), unescape(re.search(r"<title>(.*?)</title>", page)[1])
 
 
-def test_the_page_begins_with_the_gate(contrary):
+def test_the_page_begins_with_the_gate_of_its_result(contrary, make):
     result, gate = contrary
     sentence = "Gate failed: new is worse than production (this pair alone: p-value 0.045, level 0.05)."
     header, title = _shown(render_report(result, gate=gate))
@@ -248,9 +245,6 @@ def test_the_page_begins_with_the_gate(contrary):
     assert "Gate inconclusive: new is not shown to be worse than the best." in header
     assert "named in advance" not in header
     assert "Gate" not in render_report(result)
-
-
-def test_a_gate_of_another_result_is_refused(make):
     result = make([0.0, 1.0])
     refused(
         lambda: render_report(result, gate="failed"), "gate: expected what relfit.report.gate.judge answered", "got str"
@@ -308,7 +302,7 @@ def result(tmp_path):
         return monitor.result()
 
 
-def test_evidence_that_grows_decides_after_a_multiple_of_the_items(result):
+def test_evidence_that_grows_and_limits_that_shrink_decide_after_more_items(result):
     """log e = 1 after 80 items: 1/α = 20 takes log 20 times as many, 80 · (2.996 − 1) ≈ 160 more."""
     evidence = replace(result, log_pair_evalue=np.array([[0.0, 1.0], [-1.0, 0.0]]))
     words = judge_monitor(evidence, "new", "old").words
@@ -317,10 +311,7 @@ def test_evidence_that_grows_decides_after_a_multiple_of_the_items(result):
     )
     nothing = replace(result, log_pair_evalue=np.zeros((2, 2)))
     assert judge_monitor(nothing, "new", "old").words == "new is not shown to be worse than old after 80 items"
-
-
-def test_limits_that_shrink_decide_when_the_margin_is_outside(result):
-    """Limits −.1 to .4, margin .05: half their distance .25 must shrink to .1, which takes 6.25 times as many items."""
+    # Limits −.1 to .4, margin .05: half their distance .25 must shrink to .1, which takes 6.25 times as many items.
     limits = {"lower": np.array([[0.0, -0.1], [-0.4, 0.0]]), "upper": np.array([[0.0, 0.4], [0.1, 0.0]])}
     words = judge_monitor(replace(result, **limits), "new", "old", margin=0.05).words
     assert words.endswith("after 80 items; at this rate about 420 more items would decide")

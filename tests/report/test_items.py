@@ -197,7 +197,7 @@ def test_the_rows_that_differ_most_are_chosen(clumps):
     assert all(abs(float(text.split()[1])) < 2.5 for text in typical)
 
 
-def test_items_must_fit_the_rows(clumps):
+def test_items_fit_the_rows_and_the_page_shows_them_escaped(clumps):
     result, data = clumps
     recalled = recall(result, data)
     refused(lambda: check_items(["x"], recalled), "items: expected a mapping")
@@ -205,6 +205,10 @@ def test_items_must_fit_the_rows(clumps):
         lambda: check_items({"b": ["x"] * 59}, recalled), "items of 'b': expected one for each of its 60 rows, got 59"
     )
     refused(lambda: check_items({"c": []}, recalled), "expected 'reference' or the name of a model")
+    items = {"reference": ["<script>alert(1)</script>"] * 60}
+    page = render_report(result, data, items=items)
+    assert page.count("<script") == 1
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
 
 
 def _decoded(address):
@@ -224,11 +228,3 @@ def test_arrays_become_pictures():
     colour[..., 0] = 200
     assert _decoded(example(colour, 0).picture).getpixel((0, 0)) == (200, 0, 0)
     refused(lambda: example(np.zeros(5), 0), "expected images of shape (h, w) or (h, w, 3)")
-
-
-def test_the_page_shows_them_escaped(clumps):
-    result, data = clumps
-    items = {"reference": ["<script>alert(1)</script>"] * 60}
-    page = render_report(result, data, items=items)
-    assert page.count("<script") == 1
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page

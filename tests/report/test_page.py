@@ -98,7 +98,7 @@ def test_with_data_every_panel_is_there(rng, tmp_path):
     assert "made without the data" in bare
 
 
-def test_the_page_loads_its_data_once_or_not_at_all(rng, monkeypatch):
+def test_the_page_loads_its_data_once_and_has_every_id_once(rng, monkeypatch):
     data, models = rng.normal(size=(60, 2)), {"a": rng.normal(size=(60, 2)), "b": rng.normal(1, 1, (60, 2))}
     result = relfit.compare(data, models, rng=0)
     loaded = load(data, models)

@@ -36,7 +36,7 @@ def test_contributions_by_hand():
 
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("d", [1, 3, 40])
-def test_rows_add_up_to_the_mmd(name, d):
+def test_rows_add_up_to_the_mmd_and_to_the_ksd(name, d):
     """mean f(x) − mean f(r) is the unbiased MMD² itself, with unequal sizes; 40 columns take the other path."""
     rng = np.random.default_rng(d)
     r, x = rng.normal(1e3, 1, (31, d)), rng.normal(1e3 + 0.3, 1, (25, d))
@@ -45,11 +45,6 @@ def test_rows_add_up_to_the_mmd(name, d):
     expected = relfit.estimate(r, {"a": x}, kernel=kernel, rng=0).values[0]
     assert at_model.values.mean() - at_reference.values.mean() == pytest.approx(expected, rel=1e-7, abs=1e-12)
     np.testing.assert_allclose(typical, PairKernel(kernel).values(x, r).mean(axis=1))
-
-
-@pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.parametrize("d", [1, 3, 40])
-def test_contributions_add_up_to_the_ksd(name, d):
     rng = np.random.default_rng(d)
     x = rng.normal(size=(30, d))
     density = relfit.Density(score=lambda x: 0.2 - 1.3 * x, dim=d)

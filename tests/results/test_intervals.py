@@ -25,7 +25,7 @@ def test_relpsi_bounds_solve_the_truncated_law_by_hand():
 
 
 @pytest.mark.parametrize("test", ["relpsi", "carve", "best-set"])
-def test_bounds_are_nested_and_grow_with_the_level(test):
+def test_bounds_are_nested_grow_with_the_level_and_know_constants(test):
     rng = np.random.default_rng(3)
     root = rng.normal(size=(5, 5))
     compared = result(3 * rng.normal(size=5), root @ root.T / 5, test=test, rng=1)
@@ -35,11 +35,7 @@ def test_bounds_are_nested_and_grow_with_the_level(test):
     assert (lower <= upper).all()
     assert (compared.lower_bound(0.99) <= lower + 1e-9).all()
     assert (compared.upper_bound(0.99) >= upper - 1e-9).all()
-
-
-@pytest.mark.parametrize("test", ["relpsi", "carve", "best-set"])
-def test_a_constant_difference_is_known(test):
-    """b is a plus 0.5, c is a again."""
+    # b is a plus 0.5, c is a again.
     compared = result([0.0, 0.5, 0.0], np.ones((3, 3)), test=test, rng=0)
     assert compared.lower_bound()[1] == compared.upper_bound()[1] == 0.5
     assert compared.upper_bound()[2] == 0.0
