@@ -140,14 +140,11 @@ def test_results_are_frozen_and_have_their_fields_and_methods():
     assert report["data"].default is None
 
 
-def test_the_one_table_keeps_its_columns(rng):
+def test_the_one_table_keeps_its_columns_and_errors_their_kinds(rng):
     reference = rng.normal(size=(40, 2))
     result = relfit.compare(reference, [reference + 1, reference + 2], rng=0)
     assert all(set(row) >= ROW for row in result.rows())
     assert [row["best"] for row in result.rows()] == [True, False]
-
-
-def test_errors_can_be_caught_by_their_standard_kind():
     assert issubclass(relfit.InputError, relfit.RelfitError)
     assert issubclass(relfit.InputError, ValueError)
     assert issubclass(relfit.BackendUnavailable, relfit.RelfitError)

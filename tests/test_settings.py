@@ -41,8 +41,11 @@ def data():
 # --- one list of names and defaults
 
 
-def test_the_types_for_callers_are_those_of_the_record():
+def test_the_types_for_callers_are_those_of_the_record_and_compute_is_a_value(data):
     assert list(Options.__annotations__) == NAMES
+    for value in ({"backend": "numpy"}, "numpy", Compute):
+        refused(lambda value=value: relfit.compare(*data, compute=value), "compute: expected relfit.Compute(...) or No")
+    refused(lambda: Settings(discrepancy=relfit.MMD(relfit.IMQ()), kernel="imq"), "both in kernel= and in discrepancy=")
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -118,12 +121,6 @@ def test_an_unknown_keyword_is_refused_with_the_list_and_the_closest_name(call):
 @pytest.mark.parametrize(("call", "name"), [(call, name) for call in CALLS for name in sorted(ABSENT[call])])
 def test_an_option_that_a_function_does_not_have_is_refused(call, name):
     refused(lambda: CALLS[call](**{name: None}), f"{call}: expected options among ", f"got {name!r}")
-
-
-def test_compute_takes_a_value_only_and_a_kernel_is_given_once(data):
-    for value in ({"backend": "numpy"}, "numpy", Compute):
-        refused(lambda value=value: relfit.compare(*data, compute=value), "compute: expected relfit.Compute(...) or No")
-    refused(lambda: Settings(discrepancy=relfit.MMD(relfit.IMQ()), kernel="imq"), "both in kernel= and in discrepancy=")
 
 
 def in_memory(**options):

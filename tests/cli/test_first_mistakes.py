@@ -119,15 +119,12 @@ def test_a_transposed_table_that_is_none(scores, capsys, arguments, said):
     assert said in refused_line(capsys, "losses", *arguments, "--transpose", "--higher-is-better")
 
 
-def test_the_command_for_logs_is_named(scores, capsys):
+def test_what_else_is_meant_is_named(scores, capsys, folder):
     """D27: `relfit features` was advised for a folder of logs."""
     (scores / "my logs").mkdir()
     line = refused_line(capsys, "losses", "my logs", "--higher-is-better")
     assert line.endswith("expected a file, got a folder; for the logs of evaluations use  relfit evals 'my logs'")
-
-
-def test_fid_is_not_offered(folder, capsys):
-    """D36: the reason, and what to use instead."""
+    # D36: the reason, and what to use instead.
     line = refused_line(capsys, *COMPARE, "--preset", "fid")
     assert line == (
         "relfit: error: --preset: FID is not offered, because its estimate is biased by an amount that depends on the "

@@ -43,12 +43,9 @@ def result(data, capsys):
     return relfit.Comparison.from_json(Path("result.json").read_text(encoding="utf-8"))
 
 
-def test_report_prints_what_compare_printed(result, capsys):
+def test_report_prints_what_compare_printed_and_pages_with_and_without_data(result, capsys, data):
     assert main(["report", "result.json"]) == 0
     assert capsys.readouterr().out == f"{result}\n"
-
-
-def test_report_pages_with_and_without_data(data, result, capsys):
     assert main(["report", "result.json", "--html", "bare.html"]) == 0
     assert main(["report", "result.json", *FILES, "--html", "full.html", "--items", "gpt=gpt.txt"]) == 0
     assert capsys.readouterr().out == "Report: bare.html\nReport: full.html\n"

@@ -50,11 +50,6 @@ def test_numbers_in_any_form_become_float64_rows(value):
     _same(value, ROWS)
 
 
-def test_one_dimension_is_a_column():
-    _same([1, 2, 3], [[1.0], [2.0], [3.0]])
-    _same(np.arange(6)[::2], [[0.0], [2.0], [4.0]])
-
-
 @pytest.mark.parametrize(
     ("value", "came"),
     [
@@ -267,11 +262,13 @@ class Convertible:
         return ROWS
 
 
-def test_objects_by_protocol():
+def test_one_dimension_is_a_column_and_objects_come_by_protocol():
     _same(Convertible())
     _same(Exchanged(ROWS.copy()))
     _same(Exchanged(ROWS.astype(np.float32)))
     _same(Old(ROWS.copy()))
+    _same([1, 2, 3], [[1.0], [2.0], [3.0]])
+    _same(np.arange(6)[::2], [[0.0], [2.0], [4.0]])
 
 
 # --- the whole way

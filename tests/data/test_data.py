@@ -143,12 +143,15 @@ def test_a_score_that_is_wrong_names_the_model_and_the_rows(reference, score, pa
     refused(lambda: load(reference, {"a": normal(), "b": Density(score=score)}), "model 'b': score: ", *parts)
 
 
-def test_a_density_needs_a_function():
+def test_a_density_needs_a_function_with_values_in_its_support(rng):
     refused(lambda: Density(), "Density: expected score= or log_prob=, got neither")
     refused(lambda: Density(score=3), "Density: expected score to be callable, got int")
     refused(lambda: Density(log_prob="x"), "Density: expected log_prob to be callable, got str")
     wrong = Density(log_prob=lambda x: x)
     refused(lambda: scores_of("b", wrong, np.ones((4, 2))), "model 'b': log_prob: expected shape (4,), got (4, 2)")
+    half = Density(log_prob=lambda x: np.where(x[:, 0] > 0.0, -x[:, 0], -np.inf))
+    x = rng.normal(size=(40, 1))
+    refused(lambda: scores_of("b", half, x), "model 'b': score: expected finite values", "of 40 rows")
 
 
 def test_a_log_density_of_one_row_is_told_how_to_take_all(reference):
@@ -195,12 +198,6 @@ def test_finite_differences_follow_the_scale_of_the_data_and_not_its_offset(rng,
         np.testing.assert_allclose(got, 1.5 * np.tanh(1.5 * z) - z, atol=1e-8)
     else:
         assert np.isfinite(got).all()
-
-
-def test_finite_differences_outside_the_support_are_refused_without_a_warning(rng):
-    half = Density(log_prob=lambda x: np.where(x[:, 0] > 0.0, -x[:, 0], -np.inf))
-    x = rng.normal(size=(40, 1))
-    refused(lambda: scores_of("b", half, x), "model 'b': score: expected finite values", "of 40 rows")
 
 
 # --- copies

@@ -100,10 +100,7 @@ def test_the_header_the_record_and_json(tables):
     assert cut.levels == tuple(CUTS)
     again = relfit.Comparison.from_json(result.to_json())
     assert (again.encoding, again.to_json()) == (result.encoding, result.to_json())
-
-
-def test_a_median_and_its_deviation_by_hand():
-    """Median 3, deviations 2, 1, 0, 1, 97, their median 1: the scale is 1.4826."""
+    # Median 3, deviations 2, 1, 0, 1, 97, their median 1: the scale is 1.4826.
     (column,) = fit_rows(np.array([[1.0], [2.0], [3.0], [4.0], [100.0]]), "robust").columns
     assert (column.centre, column.scale) == (3.0, pytest.approx(1.4826, abs=1e-4))
 

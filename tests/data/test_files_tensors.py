@@ -62,10 +62,17 @@ def test_every_kind_of_number(torch, tmp_path, kind):
     np.testing.assert_array_equal(as_rows("reference", tmp_path / "a.pt"), [[1.0, 0.0]])
 
 
-def test_files_without_a_tensor(torch, tmp_path):
+def test_files_without_a_tensor_whole_models_and_scripts_are_refused(torch, tmp_path):
     for held, kind in (([1.0, 2.0], "list"), ({"epoch": 3}, "dict")):
         torch.save(held, tmp_path / "a.pt")
         refused(lambda: read_rows(tmp_path / "a.pt"), "a.pt", f"a tensor or a dictionary of tensors, got a {kind}")
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "model.pt")
+    with warnings.catch_warnings():
+        # TorchScript is on its way out; its files are still about.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.jit.script(torch.nn.Linear(2, 2)).save(str(tmp_path / "script.pt"))
+    for name in ("model.pt", "script.pt"):
+        refused(lambda name=name: read_rows(tmp_path / name), "holds Python objects or code", "never loads")
 
 
 @pytest.mark.parametrize("form", ["saved", "saved the old way", "in a dictionary", "bare pickle", "inside the archive"])
@@ -88,16 +95,6 @@ def _replace_pickle(good, bad, content):
     with zipfile.ZipFile(good) as source, zipfile.ZipFile(bad, "w") as target:
         for name in source.namelist():
             target.writestr(name, content if name.endswith("data.pkl") else source.read(name))
-
-
-def test_whole_models_and_scripts_are_refused(torch, tmp_path):
-    torch.save(torch.nn.Linear(2, 2), tmp_path / "model.pt")
-    with warnings.catch_warnings():
-        # TorchScript is on its way out; its files are still about.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        torch.jit.script(torch.nn.Linear(2, 2)).save(str(tmp_path / "script.pt"))
-    for name in ("model.pt", "script.pt"):
-        refused(lambda name=name: read_rows(tmp_path / name), "holds Python objects or code", "never loads")
 
 
 def test_safetensors(safetensors, tmp_path):

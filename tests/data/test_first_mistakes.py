@@ -52,7 +52,7 @@ def test_what_is_separated_by_commas_is_not(tmp_path, text):
     assert "separated by" not in refused(lambda: read_rows(tmp_path / "a.csv"), "expected numbers")
 
 
-def test_pipes_are_refused_with_what_to_do(folder, capsys):
+def test_pipes_and_modules_in_the_folder(folder, capsys):
     said = "pipes cannot be read; save to a file first"
     assert f"-: {said}" in refused_line(capsys, "compare", "-", "good.npy", "meh.npy")
     assert f"-: {said}" in refused_line(capsys, "compare", "real.npy", "good.npy", "-")
@@ -65,9 +65,6 @@ def test_pipes_are_refused_with_what_to_do(folder, capsys):
     finally:
         os.close(reader)
         os.close(writer)
-
-
-def test_a_module_in_the_folder_is_named_as_a_file(folder):
     (folder / "my_models.py").write_text("good = 3\n")
     refused(lambda: load_object("my_models:good"), "my_models: cannot be imported", "; or write my_models.py:good")
     assert load_object("my_models.py:good") == 3

@@ -88,7 +88,7 @@ def test_text_and_records_under_a_budget(tmp_path, ending):
 # --- bombs: small files that unpack to large ones
 
 
-def test_archives_that_unpack_to_more_than_there_is_or_hide_their_size(tmp_path, cramped):
+def test_archives_and_results_that_are_too_large_are_refused(tmp_path, cramped):
     bomb = zipped({"x.npy": saved(np.zeros(10**6))}, compression=zipfile.ZIP_DEFLATED)
     assert len(bomb) < 10_000
     (tmp_path / "a.npz").write_bytes(bomb)
@@ -99,6 +99,8 @@ def test_archives_that_unpack_to_more_than_there_is_or_hide_their_size(tmp_path,
     bomb[entry + 24 : entry + 28] = struct.pack("<I", 1000)
     (tmp_path / "a.npz").write_bytes(bomb)
     refused(lambda: read_rows(tmp_path / "a.npz"), "a.npz: cannot be read")
+    (tmp_path / "a.json").write_text("[" * 200_000)
+    refused(lambda: read_result(str(tmp_path / "a.json")), "expected what fits into memory")
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
@@ -124,15 +126,10 @@ def test_packed_text_that_never_ends(tmp_path, cramped, line, said):
     refused(lambda: read_rows(tmp_path / "a.csv.gz"), said)
 
 
-def test_a_result_that_is_too_large(tmp_path, cramped):
-    (tmp_path / "a.json").write_text("[" * 200_000)
-    refused(lambda: read_result(str(tmp_path / "a.json")), "expected what fits into memory")
-
-
 # --- not what they seem
 
 
-def test_links_are_followed_to_files_only(tmp_path):
+def test_links_are_followed_to_files_only_and_groups_that_lead_back_end(tmp_path):
     np.save(tmp_path / "a.npy", ROWS)
     (tmp_path / "good.npy").symlink_to("a.npy")
     np.testing.assert_array_equal(read_rows(tmp_path / "good.npy"), ROWS)

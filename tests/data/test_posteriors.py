@@ -65,15 +65,12 @@ def test_posteriors_are_draws(rng, whole):
     )
 
 
-def test_variables_are_matched_by_name(rng):
+def test_variables_are_matched_by_name_and_posteriors_that_are_none_refused(rng):
     (first, x), (second, y), (third, z) = posterior(rng), posterior(rng, ("theta", "mu")), posterior(rng)
     result = relfit.compare(first, {"a": second, "b": third}, rng=0)
     expected = relfit.compare(x, {"a": y, "b": z}, rng=0)
     np.testing.assert_array_equal(result.estimates, expected.estimates)
     assert result.warnings == expected.warnings
-
-
-def test_posteriors_that_are_none(rng):
     held, rows = posterior(rng)
     text = Dataset({"mu": DataArray(np.full((4, 30), "x"), ("chain", "draw"))})
     models = {"a": rows, "b": rows + 1.0}

@@ -13,10 +13,11 @@ from relfit.util.errors import BackendUnavailable
 HEAVY = ("torch", "torchvision", "torch_fidelity", "transformers", "PIL", "efficientnet_lite_pytorch", "sklearn")
 
 
-def test_no_library_is_imported_before_it_is_used():
+def test_no_library_is_imported_before_it_is_used_and_unknown_names_list_the_known():
     code = f"import sys, relfit.features, relfit.cli.features; print([m for m in {HEAVY} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+    refused(lambda: load("resnet"), "expected one of efficientnet-lite0, inception", "'resnet'")
 
 
 @pytest.mark.parametrize("name", EXTRACTORS)
@@ -30,10 +31,6 @@ def test_absent_libraries_are_named_with_what_to_type(name, monkeypatch):
     message, verb = str(caught.value), "is" if len(entry.needs) == 1 else "are"
     assert message.startswith(f"model {name!r}: {', '.join(entry.needs)} {verb} not installed; pip install ")
     assert len(message.splitlines()) == 1
-
-
-def test_an_unknown_name_lists_the_known_ones():
-    refused(lambda: load("resnet"), "expected one of efficientnet-lite0, inception", "'resnet'")
 
 
 def test_a_library_that_breaks_or_lacks_another_is_one_line(tmp_path, monkeypatch):

@@ -19,15 +19,12 @@ def folder(tmp_path, monkeypatch, counting):
     return tmp_path
 
 
-def test_it_writes_and_says_so(folder, capsys):
+def test_it_writes_and_says_so_and_lists_every_network(folder, capsys):
     assert main(["features", "texts.txt", "--model", "minilm", "-o", "f.npy", "--limit", "2", "--batch", "1"]) == 0
     out, err = capsys.readouterr()
     assert out == "f.npy: 2 rows of 3 features (minilm) from 2 lines of texts.txt; names in f.names.txt\n"
     assert err == ""
     assert np.load("f.npy").shape == (2, 3)
-
-
-def test_list_names_every_network(capsys):
     assert main(["features", "--list"]) == 0
     out, _ = capsys.readouterr()
     for name, entry in EXTRACTORS.items():

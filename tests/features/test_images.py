@@ -29,10 +29,11 @@ def test_formats(png, form):
     assert np.abs(np.asarray(image).astype(int) - 120).max() <= 3
 
 
-def test_broken_files_are_named(png):
+def test_broken_files_and_sixteen_bits_are_named(png):
     whole = png(np.random.default_rng(0).integers(0, 256, (40, 40, 3), np.uint8))
     for payload in (b"", b"not an image", whole[:400], whole[:20] + b"\xff" * 40 + whole[60:]):
         refused(lambda payload=payload: decode("cat/1.png", payload), "image 'cat/1.png'", "cannot be decoded")
+    refused(lambda: decode("deep.png", png(np.full((4, 4), 40_000, np.uint16))), "deep.png", "8 bits per channel")
 
 
 def test_files_that_claim_much_or_start_programs_are_refused(tmp_path):
@@ -51,10 +52,6 @@ def test_files_that_claim_much_or_start_programs_are_refused(tmp_path):
     refused(lambda: decode("bomb.png", bomb), "bomb.png")
     eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n"
     refused(lambda: decode("a.png", eps), "cannot be decoded")
-
-
-def test_sixteen_bits_are_refused(png):
-    refused(lambda: decode("deep.png", png(np.full((4, 4), 40_000, np.uint16))), "deep.png", "8 bits per channel")
 
 
 def test_images_of_several_sizes_keep_their_order():

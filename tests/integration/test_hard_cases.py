@@ -283,7 +283,7 @@ def test_joint_estimates_that_make_no_sense_are_refused():
     refuse("near_degeneracy: expected shape (2,)", near_degeneracy=[0.1])
 
 
-def test_a_joint_estimate_is_a_value_of_its_own():
+def test_joint_estimates_are_values_of_their_own_and_decide_refuses_what_it_cannot_do():
     values, covariance = np.array([0.0, 1.0]), np.eye(2)
     joint = JointEstimate(iter(["a", "b"]), values, covariance, sizes=[np.int64(10), 5, 5])
     values[0] = covariance[0, 0] = 9.0
@@ -293,9 +293,6 @@ def test_a_joint_estimate_is_a_value_of_its_own():
     assert joint.covariance[0, 0] == 1.0
     with pytest.raises(ValueError, match="read-only"):
         joint.covariance[0, 0] = 2.0
-
-
-def test_decide_refuses_what_it_cannot_do():
     joint = JointEstimate(("a", "b"), [0.0, 1.0], np.eye(2))
     refused(lambda: decide(joint, test="relmulti"), 'test="relmulti"', "split")
     refused(lambda: decide(joint, test="best"), "test: expected one of auto, best-set, relpsi", "got 'best'")

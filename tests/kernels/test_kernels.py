@@ -74,7 +74,7 @@ def test_dictionaries_round_trip(kernel):
     assert kernel_from_dict(kernel.to_dict()) == kernel
 
 
-def test_matern_one_half_is_for_mmd_only():
+def test_matern_one_half_is_for_mmd_only_and_the_median_is_filled_in():
     kernel = Matern(0.5, 2.0)
     assert kernel.phi(np.array([4.0]))[0] == pytest.approx(np.exp(-1.0))
     assert not kernel.smooth
@@ -82,6 +82,11 @@ def test_matern_one_half_is_for_mmd_only():
         kernel.dphi(R2)
     with pytest.raises(InputError, match="smoothness"):
         Matern(1.0)
+    kernel = Gaussian() + IMQ("median") + Gaussian(5.0)
+    assert kernel.needs_median
+    assert kernel.with_median(2.0) == Gaussian(2.0) + IMQ(2.0) + Gaussian(5.0)
+    with pytest.raises(InputError, match="median"):
+        Gaussian().phi(R2)
 
 
 def test_polynomial_is_the_kernel_of_kid():
@@ -95,14 +100,6 @@ def test_polynomial_is_the_kernel_of_kid():
             Polynomial(**bad)
     with pytest.raises(InputError, match="cannot add"):
         Polynomial() + Gaussian()
-
-
-def test_median_is_filled_in_where_it_stands_and_nowhere_else():
-    kernel = Gaussian() + IMQ("median") + Gaussian(5.0)
-    assert kernel.needs_median
-    assert kernel.with_median(2.0) == Gaussian(2.0) + IMQ(2.0) + Gaussian(5.0)
-    with pytest.raises(InputError, match="median"):
-        Gaussian().phi(R2)
 
 
 def test_bad_lengths_and_unknown_kernels_are_refused_in_one_line():

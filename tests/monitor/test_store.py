@@ -54,7 +54,7 @@ def test_the_answer_is_that_of_the_evidence(path, losses):
     assert result.to_dict()["type"] == "relfit.MonitorResult"
 
 
-def test_an_item_counted_twice_is_refused_and_nothing_is_counted(path, losses):
+def test_items_counted_twice_and_losses_changed_in_the_file_are_noticed(path, losses):
     with filled(path, losses) as monitor:
         before = monitor.result().to_json()
         with pytest.raises(relfit.InputError, match=r"'i7' was counted before, as item 8; nothing of this call"):
@@ -64,6 +64,10 @@ def test_an_item_counted_twice_is_refused_and_nothing_is_counted(path, losses):
         assert monitor.result().to_json() == before
         monitor.update(columns(losses[:1]), items=["new"])
         assert monitor.result().items == 401
+    with filled(":memory:", losses) as monitor:
+        monitor._file.connection.execute("UPDATE items SET losses = ? WHERE number = 9", (np.ones(3).tobytes(),))
+        with pytest.raises(relfit.InputError, match="its losses do not give its figures"):
+            monitor.history()
 
 
 @pytest.mark.parametrize(
@@ -149,13 +153,6 @@ def test_rounds_ask_only_the_models_that_can_be_the_best(path, losses):
         assert asked.saved == 151 - asked.out_after[2]
         # Started again, it goes on behind the items that are there.
         assert next(iter(monitor.rounds(range(400)))) == (151, ("a", "b"))
-
-
-def test_losses_changed_in_the_file_are_noticed(path, losses):
-    with filled(path, losses) as monitor:
-        monitor._file.connection.execute("UPDATE items SET losses = ? WHERE number = 9", (np.ones(3).tobytes(),))
-        with pytest.raises(relfit.InputError, match="its losses do not give its figures"):
-            monitor.history()
 
 
 def _tampered(path, change):

@@ -62,13 +62,15 @@ def test_densities_get_a_score_check_and_the_word_about_weights(rng):
     assert "without the data" in bare["Score check"].sentences[0]
 
 
-def test_rows_advice_is_the_plans():
+def test_rows_advice_is_the_plans_and_every_check_has_a_comparison():
     """Two models have closed forms: the number in the sentence is `plan`'s, to two digits."""
     joint = relfit.JointEstimate(("a", "b"), [0.0, 0.2], 0.01 * np.eye(2), sizes=(200,))
     result = relfit.decide(joint, test="relpsi")
     (sentence,) = rows_advice(result)
     needed = relfit.plan(joint, tests=["relpsi"]).needed("b", "relpsi")
     assert sentence.startswith(f"To tell b from a you would need about n = {about(needed)} rows; ")
+    # A new check of the report needs a note and a comparison here.
+    assert {case[1] for case in CASES} - {None} == set(NOTES)
 
 
 def test_clusters_are_gaps_and_no_tails():
@@ -188,8 +190,3 @@ def test_what_the_page_minds_is_in_the_warnings(title, data, models, options):
         assert minded == set()
         texts = [text for each in NOTES.values() for text in ((each,) if isinstance(each, str) else each)]
         assert not any(text in note for text in texts for note in result.warnings)
-
-
-def test_every_check_that_can_be_minded_has_a_comparison():
-    """A new check of the report needs a note and a comparison here."""
-    assert {case[1] for case in CASES} - {None} == set(NOTES)

@@ -52,19 +52,11 @@ def plain():
     return _results(("good", "close", "far"))
 
 
-def test_there_is_one_of_every_kind(plain):
+def test_every_kind_is_its_table_as_text(plain):
     """A new kind of result is added to these tests, or this fails."""
     abstract = {Answer, Verdicts}
     kinds = {type(result) for result in plain}
     assert kinds == {*_below(Record), relfit.JointEstimate} - abstract
-
-
-def _below(kind):
-    ours = [each for each in kind.__subclasses__() if each.__module__.startswith("relfit.")]
-    return {kind for each in ours for kind in (each, *_below(each))}
-
-
-def test_repr_and_str_are_the_table(plain):
     for result in plain:
         assert repr(result) == str(result)
         lines = str(result).splitlines()
@@ -76,6 +68,11 @@ def test_repr_and_str_are_the_table(plain):
         assert len(lines) == first + 1 + len(shown.table.rows) + len(shown.lines)
         assert "array" not in str(result)
         assert not str(result).endswith("\n")
+
+
+def _below(kind):
+    ours = [each for each in kind.__subclasses__() if each.__module__.startswith("relfit.")]
+    return {kind for each in ours for kind in (each, *_below(each))}
 
 
 def test_a_notebook_shows_the_cells_of_the_terminal(plain):

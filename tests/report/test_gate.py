@@ -94,7 +94,7 @@ def test_table_and_gate_agree(correction, test, margin):
             assert row["grade"] in ("equivalent", "best")
 
 
-def test_samples_that_are_copies_show_nothing(rng):
+def test_copies_are_called_so_and_show_nothing(rng):
     """Most often no new samples were drawn: that must not be an answer about the new model, at any margin."""
     data, a, b = (rng.normal(shift, 1, (60, 2)) for shift in (0.0, 0.0, 1.0))
     for models in ({"new": a, "old": a}, {"new": a, "old": a, "far": b}):

@@ -49,11 +49,22 @@ def _bars(ax):
     return sorted(tuple(path.vertices[:, 0]) for bars in ax.collections for path in bars.get_paths())
 
 
-def test_differences_have_the_intervals_of_the_test(make):
+def test_differences_have_the_intervals_of_the_test_and_pairs_their_verdicts(make):
     """The best stands at 0 without a bar, the other has its selective interval: a one-sided 95% bound at each end."""
     result = make([0.0, 1.0], errors=0.2)
     ax = forest(result, of="difference")
     np.testing.assert_allclose(_bars(ax), [(0.0, 0.0), (result.lower_bound(0.95)[1], result.upper_bound(0.95)[1])])
+    # Values 0, 0.1, 5 with errors 0.1: only the last is told from the others, in both directions of reading.
+    values, names = [5.0, 0.0, 0.1], ("c", "a", "b")
+    result = relfit.decide(relfit.JointEstimate(names, values, 0.01 * np.eye(3)), rng=0)
+    no, up, down, own = "no evidence", "clearly better", "clearly worse", "itself"
+    assert who_beats_whom(result) == [[own, no, up], [no, own, up], [down, down, own]]
+    # RelPSI compares with the selected model only.
+    assert who_beats_whom(make(values, names=names)) == [
+        [own, no, up],
+        [no, own, "not tested"],
+        [down, "not tested", own],
+    ]
 
 
 def test_pyplot_is_not_touched(tmp_path):
@@ -179,17 +190,3 @@ def test_differences_are_the_tests_own(test):
         i = result.names.index(bar.name)
         assert (bar.low, bar.high) == tuple(intervals[i])
         assert (bar.low > 0.0) == (bar.kind in ("alone", "worse"))
-
-
-def test_who_beats_whom_by_hand(make):
-    """Values 0, 0.1, 5 with errors 0.1: only the last is told from the others, in both directions of reading."""
-    values, names = [5.0, 0.0, 0.1], ("c", "a", "b")
-    result = relfit.decide(relfit.JointEstimate(names, values, 0.01 * np.eye(3)), rng=0)
-    no, up, down, own = "no evidence", "clearly better", "clearly worse", "itself"
-    assert who_beats_whom(result) == [[own, no, up], [no, own, up], [down, down, own]]
-    # RelPSI compares with the selected model only.
-    assert who_beats_whom(make(values, names=names)) == [
-        [own, no, up],
-        [no, own, "not tested"],
-        [down, "not tested", own],
-    ]

@@ -33,7 +33,7 @@ def test_looks_as_documented(make):
     assert len(lines) == 6
 
 
-def test_wide_characters_are_aligned(odd):
+def test_names_are_aligned_and_stay_on_their_line(odd):
     """The p-value column starts at the same terminal cell in every row, whatever the name's width."""
     lines = str(odd).splitlines()
     at = cell_len(lines[1][: lines[1].index("p-value")])
@@ -41,9 +41,6 @@ def test_wide_characters_are_aligned(odd):
     for line, row in zip(lines[2:], rows, strict=False):
         before = line[: line.rindex(row[4] + "  ")]
         assert cell_len(before) == at
-
-
-def test_names_stay_on_their_line_and_are_cut_in_the_table_only(odd):
     shown = str(odd)
     assert len(shown.splitlines()) == 2 + 12 + 1 + 1
     assert "two\\nlines" in shown
@@ -65,7 +62,21 @@ def test_shown_names_are_one_printable_line(name):
     assert not any(ord(c) < 32 or 127 <= ord(c) < 160 for c in shown)
 
 
-def test_pvalue_by_hand():
+@given(st.floats(0, 1), st.floats(1e-6, 0.5))
+def test_a_shown_pvalue_is_on_the_side_of_the_level_where_the_pvalue_is(p, alpha):
+    shown = show_pvalue(p, alpha)
+    value = 0.0 if shown.startswith("<") else float(shown)
+    assert (value <= alpha) == (p <= alpha)
+
+
+def test_numbers_and_pvalues_by_hand():
+    """Two digits of the largest s.e., at least one of the smallest and of a difference that decided."""
+    assert number_format([0.0006, 0.0021], [0.0362])(0.03624) == "0.0362"
+    assert number_format([0.1], [0.0], [0.0012])(0.0012) == "0.001"
+    assert number_format([0.1], [0.0])(-0.001) == "0.00"
+    assert number_format([], [3.0])(3.0) == "3"
+    assert number_format([1e-9], [1.0])(1.0) == "1.00e+0"
+    assert number_format([1.0], [1e12])(-1e12) == "-1.00e+12"
     for p, shown in (
         (0.312, "0.31"),
         (0.0499, "0.0499"),
@@ -80,23 +91,6 @@ def test_pvalue_by_hand():
         (0.0, "<1e-12"),
     ):
         assert show_pvalue(p, 0.05) == shown
-
-
-@given(st.floats(0, 1), st.floats(1e-6, 0.5))
-def test_a_shown_pvalue_is_on_the_side_of_the_level_where_the_pvalue_is(p, alpha):
-    shown = show_pvalue(p, alpha)
-    value = 0.0 if shown.startswith("<") else float(shown)
-    assert (value <= alpha) == (p <= alpha)
-
-
-def test_number_format():
-    """Two digits of the largest s.e., at least one of the smallest and of a difference that decided."""
-    assert number_format([0.0006, 0.0021], [0.0362])(0.03624) == "0.0362"
-    assert number_format([0.1], [0.0], [0.0012])(0.0012) == "0.001"
-    assert number_format([0.1], [0.0])(-0.001) == "0.00"
-    assert number_format([], [3.0])(3.0) == "3"
-    assert number_format([1e-9], [1.0])(1.0) == "1.00e+0"
-    assert number_format([1.0], [1e12])(-1e12) == "-1.00e+12"
 
 
 def test_pair_text():

@@ -54,7 +54,7 @@ def test_bounds_know_the_sizes_and_groups_of_distinct_models():
     assert compare(data, models, groups=labels, rng=0).distinct().groups == (50, 20, 20)
 
 
-def test_intervals_of_all_pairs_by_hand():
+def test_intervals_of_all_pairs_by_hand_and_of_copies():
     """Independent models with equal variances: Tukey's studentised range, to a draw's accuracy."""
     values = np.array([0.0, 0.1, 2.0, 2.5])
     found = result(values, 0.01 * np.eye(4), test="relpsi").pair_intervals(0.9)
@@ -64,9 +64,6 @@ def test_intervals_of_all_pairs_by_hand():
     np.testing.assert_allclose(np.ptp(found, axis=2)[gap != 0.0] / 2.0, reach, rtol=0.02)
     np.testing.assert_array_equal(found, -found.transpose(1, 0, 2)[:, :, ::-1])
     np.testing.assert_array_equal(np.diagonal(found), 0.0)
-
-
-def test_pair_intervals_of_a_copy_and_of_a_constant_difference():
     one = JointEstimate(("a", "b", "c"), [0.0, 0.0, 1.0], np.ones((3, 3)))
     found = decide(one, test="relpsi").pair_intervals()
     np.testing.assert_allclose(found[0, 1], [0.0, 0.0], atol=1e-12)

@@ -254,11 +254,7 @@ def test_the_true_gaps_are_those_of_very_many_rows(name):
     assert (np.abs(differences.mean(axis=0) - np.array(case.gaps)) <= 5.0 * error).all()
 
 
-def test_the_power_by_the_normal_law_is_that_of_the_method():
-    assert [round(loglik.forecast(weight, 400), 2) for weight in loglik.WEIGHTS] == [0.26, 0.92]
-
-
-def test_trials_and_rows_of_likelihoods():
+def test_likelihoods_have_the_power_of_the_normal_law():
     setting = {**loglik.ties()[0], "n": 60}
     (row,) = loglik.tie_rows(setting, [loglik.tie_trial(setting, seed) for seed in range(2)])
     assert row["level"] in ("kept", "EXCEEDED")
@@ -266,3 +262,4 @@ def test_trials_and_rows_of_likelihoods():
     (row,) = loglik.mode_rows(setting, [loglik.mode_trial(setting, seed) for seed in range(2)])
     assert row["KSD"] == (0.0, 0.0)
     assert row["KSD warns"] == (1.0, 0.0)
+    assert [round(loglik.forecast(weight, 400), 2) for weight in loglik.WEIGHTS] == [0.26, 0.92]

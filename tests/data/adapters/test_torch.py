@@ -95,7 +95,7 @@ def test_an_energy_model_in_its_own_precision(x):
     np.testing.assert_allclose(density.scores(x), slopes(eager(model.double().log_prob), x), atol=1e-5)
 
 
-def test_the_model_is_left_as_it_was(x):
+def test_the_model_is_left_as_it_was_and_a_module_says_what_it_returns(x):
     model = Energy().train()
     model.net[1].eval()
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -108,9 +108,6 @@ def test_the_model_is_left_as_it_was(x):
     assert all(parameter.grad is None for parameter in model.parameters())
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert torch.is_grad_enabled()
-
-
-def test_a_module_that_does_not_say_what_it_returns_is_told_to(x):
     net = torch.nn.Linear(2, 2)
     refused(lambda: adapt(net, 2), "Linear: expected a torch module with log_prob(x)", "Density(score=module)")
     weight, bias = net.weight.detach().numpy(), net.bias.detach().numpy()

@@ -88,8 +88,5 @@ def test_what_is_no_log_or_no_option(tmp_path):
     assert shortened("\ud83d") == "?"
     assert shortened(" ") is None
     assert shortened(["x"]) is None
-
-
-def test_options_of_another_kind():
     for name, value in (("metric", 3), ("filter", b"x"), ("task", [3]), ("task", 3)):
         assert refusal(LOGS, **{name: value}).startswith(f"{name}: expected a name")

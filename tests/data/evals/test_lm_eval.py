@@ -67,6 +67,9 @@ def test_the_first_metric_and_filter_are_read_and_the_others_named():
         "sums: scored by acc; the logs also have acc_norm",
     )
     assert "17 + 72 =" in evals.prompts
+    assert refusal(LOGS, task="sums", metric="f2").startswith("metric: expected 'acc', 'mcc' or 'acc_norm' in ")
+    message = refusal(LOGS, task="doubles", filter="loose")
+    assert message.startswith("filter: expected 'strict-match' or 'flexible-extract' in ")
 
 
 def test_items_are_joined_whatever_the_order_of_the_lines_and_the_name_of_the_folder(logs):
@@ -82,12 +85,6 @@ def test_items_are_joined_whatever_the_order_of_the_lines_and_the_name_of_the_fo
     evals = read_evals(logs)
     assert set(evals.names) == {"tiny", "medium", "org/large"}
     assert evals.higher_is_better is True
-
-
-def test_metrics_and_filters_that_are_not_there_are_refused_with_those_that_are():
-    assert refusal(LOGS, task="sums", metric="f2").startswith("metric: expected 'acc', 'mcc' or 'acc_norm' in ")
-    message = refusal(LOGS, task="doubles", filter="loose")
-    assert message.startswith("filter: expected 'strict-match' or 'flexible-extract' in ")
 
 
 @pytest.mark.parametrize("key", ["doc_hash", "target_hash"])
