@@ -21,11 +21,7 @@ TESTS = Path(__file__).parent
 PAGES = (
     "tests/studies/",
     "tests/examples/",
-    "tests/docs/test_adapters_md.py",
-    "tests/docs/test_guides_md.py",
-    "tests/docs/test_kernels_md.py",
     "tests/docs/test_pages.py",
-    "tests/docs/test_report_md.py",
     "tests/docs/test_scale_md.py",
     "tests/docs/test_site.py",
 )

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts.options import HEADING, every_option
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 REFERENCE = {"command-line", "api/index", "api/models", "api/results"}
@@ -120,3 +122,20 @@ def test_moved_pages_lead_to_pages():
 def _settings():
     text = (DOCS / "conf.py").read_text(encoding="utf-8")
     return text[text.index("MOVED = ") : text.index("REDIRECT = ")]
+
+
+def test_the_command_line_page_was_written_by_the_script():
+    assert _text("command-line").endswith(every_option().partition(HEADING)[2])
+
+
+def test_the_examples_of_decisions_md_run(capsys):
+    blocks, names = re.findall(r"^```python\n(.*?)^```", _text("decisions"), flags=re.S | re.M), {}
+    assert len(blocks) >= 6
+    for block in blocks:
+        exec(compile(block, "decisions.md", "exec"), names)
+    said = capsys.readouterr().out
+    assert "'d': 'clearly worse by more than 0.05'" in said
+    assert "equivalent within 0.05" in said
+    assert "(100, 100, 100, 100, 100)" in said
+    assert "With probability 95%, all ranks lie in these sets." in said
+    assert "Holm correction" in said
