@@ -69,6 +69,13 @@ def as_a_fresh_process(monkeypatch):
 
 
 @pytest.fixture
+def small_patches(monkeypatch):
+    """Patches of 200 rows, so that small samples have several."""
+    monkeypatch.setattr("relfit.compute.reduce.PATCH_ROWS", 200)
+    monkeypatch.setattr("relfit.compute.reduce.BLOCK_ROWS", 200)
+
+
+@pytest.fixture
 def cramped(monkeypatch):
     """A machine with one megabyte to spare."""
     monkeypatch.setattr("relfit.compute.memory.free_memory", lambda: 1e6)

@@ -61,7 +61,7 @@ def test_no_seed_draws_one_and_progress_is_reported():
         relfit.compare(reference, models, progress="yes")
 
 
-def test_relmulti_is_two_estimates_on_disjoint_shares():
+def test_relmulti_is_two_estimates_on_disjoint_shares_whose_orders_know_no_company():
     """The shares the split makes, estimated by themselves with the bandwidth of the whole, give the same numbers."""
     reference, models = samples()
     result = relfit.compare(reference, models, test="relmulti", rng=5)
@@ -71,10 +71,7 @@ def test_relmulti_is_two_estimates_on_disjoint_shares():
     np.testing.assert_allclose(result.discrepancy, joint.values, atol=1e-14)
     chosen = relfit.estimate(selection.reference, selection.samples, kernel=result.kernel)
     assert result.best == chosen.names[int(np.argmin(chosen.values))]
-
-
-def test_orders_do_not_depend_on_the_company():
-    """A model's random order depends on the seed alone: other models and their places change nothing."""
+    # A model's random order depends on the seed alone: other models and their places change nothing.
     rng = np.random.default_rng(0)
     reference, a, b = rng.normal(size=(3, 50, 2))
     few = row_orders(load(reference, {"a": a, "b": b}), "independent", 3, "split")

@@ -49,13 +49,6 @@ N = 700
 
 
 @pytest.fixture
-def small_patches(monkeypatch):
-    """Patches of 200 rows, so that small samples have several."""
-    monkeypatch.setattr(reduce, "PATCH_ROWS", 200)
-    monkeypatch.setattr(reduce, "BLOCK_ROWS", 200)
-
-
-@pytest.fixture
 def samples(rng):
     """A reference and models of unequal sizes."""
     return rng.normal(size=(N, 3)), {"a": rng.normal(0.1, 1, (500, 3)), "b": rng.normal(0.3, 1, (N, 3))}

@@ -244,16 +244,3 @@ def test_batches_twice_as_large_as_the_budget_stay_below_it(estimator, tmp_path)
     budget = 200_000_000
     assert peak_of(PEAK, budget, estimator, TMPDIR=str(tmp_path)) < budget
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("call", "parts"),
-    [
-        (lambda: relfit.compare(DATA, [A, B], bandwidth=2.0), ("kernel=relfit.Gaussian(bandwidth=...)",)),
-        (lambda: relfit.compare(DATA, [A, B], seed=2), ("seed: is called rng",)),
-        (lambda: relfit.compare(DATA, [A, B], kernel="RBF"), ("got 'RBF'; here it is called gaussian",)),
-        (lambda: relfit.compare("https://example.org/x.npy", [A, B]), ("download the file first",)),
-    ],
-)
-def test_first_mistakes_are_told_the_right_call(call, parts):
-    refused(call, *parts)

@@ -45,19 +45,14 @@ def test_a_mapping_or_a_sequence_is_needed_and_a_sequence_is_numbered(reference,
     refused(lambda: load(reference, [sample, tmp_path / "m1.npy"]), "two are called 'm1'")
 
 
-@pytest.mark.parametrize("name", ["", "  ", "\n", True, None, ("a",), b"a"])
-def test_names_that_are_no_names_are_refused(reference, sample, name):
-    refused(lambda: load(reference, {"a": sample, name: sample}), "models: expected names that are non-empty text")
-
-
-@pytest.mark.parametrize("models", ["a.npy", b"a.npy", np.ones((2, 5, 3)), 5, None, {1, 2}, iter([1])])
-def test_what_is_neither_mapping_nor_sequence_is_refused(reference, models):
-    refused(lambda: load(reference, models), "models: expected a mapping", type(models).__name__)
-
-
-@pytest.mark.parametrize("names", ["ab", ("a",), ("a", "a"), ("a", ""), ("a", " "), ("1", 1), None, 5, ("a", "b", "c")])
-def test_a_pair_needs_two_names(names):
-    refused(lambda: check_pair_names(names), "names: expected two different names, got ")
+def test_names_that_are_no_names_are_refused(reference, sample):
+    for name in ("", "  ", "\n", True, None, ("a",), b"a"):
+        models = {"a": sample, name: sample}
+        refused(lambda m=models: load(reference, m), "models: expected names that are non-empty text")
+    for models in ("a.npy", b"a.npy", np.ones((2, 5, 3)), 5, None, {1, 2}, iter([1])):
+        refused(lambda m=models: load(reference, m), "models: expected a mapping", type(models).__name__)
+    for names in ("ab", ("a",), ("a", "a"), ("a", ""), ("a", " "), ("1", 1), None, 5, ("a", "b", "c")):
+        refused(lambda n=names: check_pair_names(n), "names: expected two different names, got ")
     assert check_pair_names(["a", 1]) == ("a", "1")
 
 
@@ -76,15 +71,6 @@ def test_the_reference_comes_first(reference, sample):
     refused(
         lambda: relfit.compare(models, models), "reference: expected data or a density, got a mapping; the reference"
     )
-
-
-@pytest.mark.parametrize("form", ["csr_matrix", "coo_matrix", "csr_array", "dok_array", "lil_array"])
-def test_sparse_matrices_are_told_to_be_converted(reference, sample, form):
-    """D30: Text features are sparse, and were taken for batches of single numbers."""
-    sparse = getattr(scipy.sparse, form)(np.where(reference > 0.5, reference, 0.0))
-    said = f"expected an array, got a sparse {form}; convert it by .toarray()"
-    refused(lambda: load(sparse, [sample, sample]), f"reference: {said}")
-    refused(lambda: load(reference, {"a": sparse, "b": sample}), f"model 'a': {said}")
 
 
 def test_batches_of_single_rows_are_blamed_where_they_are(reference, sample):
@@ -114,9 +100,16 @@ def test_dimensions_must_agree_and_the_bad_argument_is_named(reference, sample):
     refused(lambda: load(normal(), [sample, sample[:, :2]]), "model 'm2': expected 3 columns")
 
 
-@pytest.mark.parametrize("value", [None, len, lambda x: -x])
-def test_a_bare_function_is_told_to_be_a_density(reference, sample, value):
-    refused(lambda: load(reference, {"a": sample, "b": value}), "model 'b': expected an array", "Density(score=...)")
+def test_bare_functions_and_sparse_matrices_are_told_what_to_be(reference, sample):
+    """D30: Text features are sparse, and were taken for batches of single numbers."""
+    for value in (None, len, lambda x: -x):
+        models = {"a": sample, "b": value}
+        refused(lambda m=models: load(reference, m), "model 'b': expected an array", "Density(score=...)")
+    for form in ("csr_matrix", "coo_matrix", "csr_array", "dok_array", "lil_array"):
+        sparse = getattr(scipy.sparse, form)(np.where(reference > 0.5, reference, 0.0))
+        said = f"expected an array, got a sparse {form}; convert it by .toarray()"
+        refused(lambda x=sparse: load(x, [sample, sample]), f"reference: {said}")
+        refused(lambda x=sparse: load(reference, {"a": x, "b": sample}), f"model 'a': {said}")
 
 
 # --- densities

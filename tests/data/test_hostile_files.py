@@ -103,10 +103,10 @@ def test_archives_and_results_that_are_too_large_are_refused(tmp_path, cramped):
     refused(lambda: read_result(str(tmp_path / "a.json")), "expected what fits into memory")
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_an_archive_packed_by_what_numpy_never_uses(tmp_path, method):
-    (tmp_path / "a.npz").write_bytes(zipped({"x.npy": saved(ROWS)}, compression=method))
-    refused(lambda: read_rows(tmp_path / "a.npz"), "compressed by another method")
+def test_an_archive_packed_by_what_numpy_never_uses(tmp_path):
+    for method in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        (tmp_path / "a.npz").write_bytes(zipped({"x.npy": saved(ROWS)}, compression=method))
+        refused(lambda: read_rows(tmp_path / "a.npz"), "compressed by another method")
 
 
 @pytest.mark.parametrize(

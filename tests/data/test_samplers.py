@@ -38,7 +38,7 @@ def test_functions_and_objects_are_drawn_from_said_and_saved(reference, tmp_path
     np.testing.assert_array_equal(direct.discrepancy, again.discrepancy)
 
 
-def test_large_draws_come_in_batches():
+def test_large_draws_come_in_batches_and_functions_of_n_are_samplers(reference):
     asked = []
 
     def count(n, rng):
@@ -52,6 +52,14 @@ def test_large_draws_come_in_batches():
     assert rows.shape == (10_000, 1)
     assert asked == [4096, 4096, 1808]
     assert progress[-1] == (10_000, 10_000)
+    # D32: `lambda n: …` was told to be a density, and failed in a Sampler when it was called.
+    own = np.random.default_rng(5)
+    refused(
+        lambda: relfit.compare(reference, {"f": lambda n: own.normal(size=(n, 2)), "g": normal}), "relfit.Sampler(f)"
+    )
+    sampler = relfit.Sampler(lambda n: own.normal(size=(n, 2)))
+    assert relfit.compare(reference, {"f": sampler, "g": normal}, rng=0).sizes == (200, 200, 200)
+    refused(lambda: relfit.Sampler(lambda: 1), "Sampler: expected a function of (n, rng) or of n")
 
 
 def test_densities_mix_with_samples_if_they_can_be_sampled(reference):
@@ -107,14 +115,3 @@ def test_torch_distributions_leave_the_global_state_alone():
     two = relfit.draw({"t": normal_2d}, 100, rng=0)["t"]
     np.testing.assert_array_equal(one, two)
     assert torch.equal(before, torch.random.get_rng_state())
-
-
-def test_a_function_of_the_number_of_rows_can_be_a_sampler(reference):
-    """D32: `lambda n: …` was told to be a density, and failed in a Sampler when it was called."""
-    own = np.random.default_rng(5)
-    refused(
-        lambda: relfit.compare(reference, {"f": lambda n: own.normal(size=(n, 2)), "g": normal}), "relfit.Sampler(f)"
-    )
-    sampler = relfit.Sampler(lambda n: own.normal(size=(n, 2)))
-    assert relfit.compare(reference, {"f": sampler, "g": normal}, rng=0).sizes == (200, 200, 200)
-    refused(lambda: relfit.Sampler(lambda: 1), "Sampler: expected a function of (n, rng) or of n")

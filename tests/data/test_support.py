@@ -84,7 +84,7 @@ def test_densities_that_vanish_at_the_edge_keep_ksd(name):
         assert not result.worse[result.names.index("true")]
 
 
-def test_every_way_to_compare_densities_knows():
+def test_every_way_to_compare_densities_knows_also_rows_of_density_0(rng):
     """D1: pairs and estimates, and with them plans, as well."""
     x = stats.expon().rvs(size=(200, 1), random_state=0)
     models = {"true": stats.expon(), "normal": stats.norm(1.0, 1.0)}
@@ -98,10 +98,7 @@ def test_every_way_to_compare_densities_knows():
     assert any("instead" in note for note in joint.notes)
     assert any("instead" in note for note in relfit.decide(joint).warnings)
     assert any("instead" in note for note in relfit.plan(joint).notes)
-
-
-def test_rows_of_density_0_are_compared_by_likelihood_too(rng):
-    """D1: an edge inside the data, where the density stops or vanishes."""
+    # D1: an edge inside the data, where the density stops or vanishes.
     x = rng.normal(size=(200, 1))
     for density in (stats.expon(), stats.lognorm(1.0)):
         models = {"half": density, "normal": stats.norm(), "shifted": stats.norm(1.0)}

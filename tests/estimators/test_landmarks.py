@@ -1,11 +1,12 @@
 """The estimate by landmarks: against a readable whitened reference, the complete estimate, and itself elsewhere."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from refusals import refused
 
 import relfit
-from relfit.compute import reduce
 from relfit.compute.checkpoint import finished_patches
 from relfit.estimators import landmarks
 from relfit.kernels.composite import Decay, MultiScale, Tilted
@@ -38,27 +39,22 @@ def densities(d, shifts=(0.1, 0.3)):
     return {f"s{s}": relfit.Density(score=lambda x, s=s: s - x, dim=d) for s in shifts}
 
 
-@pytest.mark.parametrize("dependence", SIZES)
-@pytest.mark.parametrize("name", KERNELS)
-def test_residuals_of_all_rows_give_the_complete_estimate(name, dependence, rng):
+@pytest.mark.parametrize(("name", "kind"), [*product(KERNELS, SIZES), *product(SMOOTH, ("densities", "target"))])
+def test_residuals_of_all_rows_give_the_complete_estimate(name, kind, rng):
     """However few the landmarks are: the first pass then sees every pair, and nothing is left to chance."""
-    reference, models = sampled(rng, SIZES[dependence])
-    options = {"kernel": KERNELS[name], "dependence": dependence, "rng": 0}
-    complete = relfit.estimate(reference, models, **options)
-    found = relfit.estimate(reference, models, estimator=relfit.Landmarks(2, 10**6), **options)
+    if kind in SIZES:
+        data, options = sampled(rng, SIZES[kind]), {"dependence": kind}
+
+    elif kind == "densities":
+        data, options = (rng.normal(size=(60, 3)), densities(3)), {}
+    else:
+        data, options = (relfit.Density(score=lambda x: -x, dim=3), sampled(rng, (9, 40, 55))[1]), {}
+    options |= {"kernel": KERNELS[name], "rng": 0}
+    complete = relfit.estimate(*data, **options)
+    found = relfit.estimate(*data, estimator=relfit.Landmarks(3, 10**6), **options)
     assert (np.abs(found.values - complete.values) < 1e-9 * complete.standard_error).all()
     np.testing.assert_allclose(found.covariance, complete.covariance, rtol=1e-7, atol=1e-12)
     assert "adds less than 0.1% to the variance" in found.notes[0]
-
-
-@pytest.mark.parametrize("name", SMOOTH)
-def test_the_same_for_densities_and_for_targets(name, rng):
-    kernel, x = KERNELS[name], rng.normal(size=(60, 3))
-    for data in ((x, densities(3)), (relfit.Density(score=lambda x: -x, dim=3), sampled(rng, (9, 40, 55))[1])):
-        complete = relfit.estimate(*data, kernel=kernel, rng=0)
-        found = relfit.estimate(*data, kernel=kernel, estimator=relfit.Landmarks(3, 10**6), rng=0)
-        assert (np.abs(found.values - complete.values) < 1e-9 * complete.standard_error).all()
-        np.testing.assert_allclose(found.covariance, complete.covariance, rtol=1e-7, atol=1e-12)
 
 
 @pytest.mark.parametrize("dependence", ["independent", "paired"])
@@ -91,12 +87,6 @@ def test_chosen_sizes_keep_the_residual_correction_below_its_part(rng):
     np.testing.assert_allclose(found.yardstick, complete.yardstick, rtol=0.1)
     part = float(found.notes[0].split("adds ")[1].split("%")[0].removeprefix("less than "))
     assert part < 5.0
-
-
-@pytest.fixture
-def small_patches(monkeypatch):
-    monkeypatch.setattr(reduce, "PATCH_ROWS", 200)
-    monkeypatch.setattr(reduce, "BLOCK_ROWS", 200)
 
 
 class Stop(Exception):

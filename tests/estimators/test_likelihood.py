@@ -201,7 +201,7 @@ def test_impossible_rows_make_a_model_worse_and_change_nothing_else(positive, te
     assert "∞" in str(result)
 
 
-def test_impossible_models_have_the_last_ranks_and_lose_every_pair(positive):
+def test_impossible_models_have_the_last_ranks_and_lose_every_pair_and_gate(positive):
     result = relfit.compare(positive, BOUNDED, **FIXED)
     ranks, pairs, intervals = result.ranks(), result.pairs(), result.pair_intervals()
     assert ranks.lower[[0, 3, 4]].tolist() == [3, 3, 3]
@@ -213,6 +213,16 @@ def test_impossible_models_have_the_last_ranks_and_lose_every_pair(positive):
     assert np.isposinf(intervals[0, 1]).all()
     assert np.isneginf(intervals[1, 0]).all()
     assert intervals[0, 4].tolist() == [-np.inf, np.inf]
+    from relfit.report.gate import judge, junit_xml
+
+    result = relfit.compare(positive, BOUNDED, **FIXED)
+    assert judge(result, "narrow").failed
+    assert judge(result, "narrow", "half").failed
+    assert not judge(result, "half", "narrow").failed
+    assert not judge(result, "narrow", "narrower").failed
+    assert "nan" not in junit_xml(result, judge(result, "narrow", "narrower")).lower()
+    made = relfit.plan(result, trials=200, rng=0)
+    assert set(made.names) == {"half", "exponential"}
 
 
 def test_impossible_models_in_files(positive, tmp_path):
@@ -235,19 +245,6 @@ def test_impossible_models_in_files(positive, tmp_path):
     assert r"$\infty$" in result.to_latex()
     assert "inf" in result.to_csv()
     assert result.plot() is not None
-
-
-def test_gates_and_plans_with_an_impossible_model(positive):
-    from relfit.report.gate import judge, junit_xml
-
-    result = relfit.compare(positive, BOUNDED, **FIXED)
-    assert judge(result, "narrow").failed
-    assert judge(result, "narrow", "half").failed
-    assert not judge(result, "half", "narrow").failed
-    assert not judge(result, "narrow", "narrower").failed
-    assert "nan" not in junit_xml(result, judge(result, "narrow", "narrower")).lower()
-    made = relfit.plan(result, trials=200, rng=0)
-    assert set(made.names) == {"half", "exponential"}
 
 
 # --- several at once, and what KSD does not see

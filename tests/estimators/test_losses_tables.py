@@ -65,7 +65,7 @@ def test_every_long_form_gives_the_answer_of_the_matrix_whatever_the_order(right
     _same(relfit.compare_losses(table, rng=3, **COLUMNS), expected)
 
 
-def test_wide_tables_set_the_key_aside_and_match_by_it(right, rng, tmp_path):
+def test_wide_tables_mappings_and_series_are_matched_by_key(right, rng, tmp_path):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(right, columns=MODELS)
     frame.insert(0, "doc_id", [f"q{k:02}" for k in range(60)])
@@ -77,10 +77,6 @@ def test_wide_tables_set_the_key_aside_and_match_by_it(right, rng, tmp_path):
     table = relfit.scores(mixed, item="doc_id")
     assert table.items.tolist() == frame["doc_id"].tolist()
     np.testing.assert_array_equal(table.values, right)
-
-
-def test_mappings_of_keys_and_series_are_matched_by_key(right, rng):
-    pandas = pytest.importorskip("pandas")
     expected = relfit.compare_losses(right, names=MODELS, higher_is_better=True, rng=3)
     keyed, series = {}, {}
     for k, name in enumerate(MODELS):
@@ -129,7 +125,7 @@ def test_the_users_numbers_and_direction_everywhere(right, rng):
     assert result.pairs().worse.tolist() == losses.pairs().worse.tolist()
 
 
-def test_a_direction_is_needed(right):
+def test_a_direction_is_needed_or_told_by_the_name_of_the_score(right):
     """Accuracies from 0 to 100 were taken for losses, and the worst model passed the gate."""
     for scores in (right, 100 * right, -right):
         refused(lambda scores=scores: relfit.compare_losses(scores), "expected a direction", "does not name the metric")
@@ -137,9 +133,6 @@ def test_a_direction_is_needed(right):
     assert "all numbers lie between 0 and 1" in relfit.from_losses(right).notes[0]
     assert not relfit.from_losses(right, higher_is_better=False).notes
     refused(lambda: relfit.from_losses(right, higher_is_better="yes"), "higher_is_better: expected True or False")
-
-
-def test_the_name_of_the_score_tells_the_direction(right):
     long = long_form(100 * right)
     for name, better in (("accuracy", True), ("val_loss", False)):
         table = {**long, name: long["right"]}

@@ -54,7 +54,7 @@ def test_said_of_densities_unless_they_are_whitened(unlike):
     assert len(said(target, unlike[:2], words="whiten the columns", scale="none")) == 1
 
 
-def test_the_share_by_hand(rng):
+def test_the_share_by_hand_and_where_nothing_is_said(rng, unlike):
     """Variances 1 and 16: 94.1% of 17. Variances 1 and 36: 97.3% of 37."""
     exact = rng.normal(size=(3, 400, 2))
     exact = (exact - exact.mean(axis=1, keepdims=True)) / exact.std(axis=1, keepdims=True)
@@ -62,10 +62,7 @@ def test_the_share_by_hand(rng):
     assert said(below[0], below[1:]) == []
     (note,) = said(above[0], above[1:])
     assert "97.2%" in note or "97.3%" in note
-
-
-def test_not_said(rng, unlike):
-    """One column; other columns constant; a kernel of inner products; outliers; a shift of a model; pixels."""
+    # One column; other columns constant; a kernel of inner products; outliers; a shift of a model; pixels.
     data, *models = unlike
     assert said(data[:, 1:2], [x[:, 1:2] for x in models]) == []
     still = [x * [0.0, 1.0, 0.0] + 0.1 for x in unlike]

@@ -20,7 +20,7 @@ def samples(seed=0, sizes=(150, 90, 120)):
     }
 
 
-def test_each_sample_has_its_own_ksd_and_variance():
+def test_each_sample_has_its_own_ksd_and_shared_noise_gives_covariances():
     models = samples()
     joint = relfit.estimate(TARGET, models, kernel=KERNEL, rng=0)
     for k, x in enumerate(models.values()):
@@ -31,9 +31,6 @@ def test_each_sample_has_its_own_ksd_and_variance():
         assert joint.covariance[k, k] == pytest.approx(float((psi**2).sum() / (m * (m - 1))), rel=1e-9)
     assert np.count_nonzero(joint.covariance - np.diag(np.diag(joint.covariance))) == 0
     assert joint.sizes == (0, 150, 90, 120)
-
-
-def test_shared_noise_gives_covariances():
     noise = np.random.default_rng(1).normal(size=(200, 2))
     models = {"a": noise * 1.05, "b": noise * 1.1}
     own = relfit.estimate(TARGET, models, rng=0)

@@ -188,7 +188,7 @@ def test_a_reordered_copy_is_said_to_hide_the_others(rng, dependence):
 # --- differences without variance, by hand
 
 
-def test_models_that_do_not_vary_apart_are_indistinguishable():
+def test_models_without_variance_of_their_difference():
     """V = all ones: s² = 1 + 1 − 2 = 0 for every pair, √(V_ii + V_jj) = √2.
 
     |gap| ≤ 1e-5·√2 = 1.41e-5 is the same model (b); a larger one is another model for certain (c).
@@ -201,6 +201,19 @@ def test_models_that_do_not_vary_apart_are_indistinguishable():
     assert result.threshold.tolist() == [np.inf, np.inf, -np.inf]
     np.testing.assert_array_equal(result.lower_bound(), [0.0, 0.0, 1.5e-5])
     np.testing.assert_array_equal(result.confidence_interval(), [[0.0, 0.0], [0.0, 1.4e-5], [1.5e-5, 1.5e-5]])
+    # V = 0: equal values are the same model, unequal ones are ordered for certain.
+    result = checked(psi(JointEstimate(tuple("abcd"), [2.0, 1.0, 1.0, 1.0 + 1e-12], np.zeros((4, 4)))))
+    assert result.best == "b"
+    assert result.status == (("deterministic",), ("tie",), ("tie", "indistinguishable"), ("deterministic",))
+    assert result.pvalue.tolist() == [0.0, 1.0, 1.0, 0.0]
+    assert result.standard_error.tolist() == [0.0] * 4
+    # D_b − D_a ~ N(0, 1.9e-10): gap and neglected s.e. are of like size, both near 1e-5√(V_aa + V_bb).
+    # Calling every gap above that certain would reject three true nulls in ten.
+    rng = np.random.default_rng(0)
+    covariance = [[1.0, 1 - 0.95e-10], [1 - 0.95e-10, 1.0]]
+    gaps = np.sqrt(1.9e-10) * rng.normal(size=400)
+    assert (np.abs(gaps) > 1e-5 * np.sqrt(2.0)).mean() > 0.25
+    assert not any(psi(JointEstimate(("a", "b"), [0.0, gap], covariance)).worse.any() for gap in gaps)
 
 
 @pytest.mark.parametrize(
@@ -222,27 +235,6 @@ def test_the_edge_of_no_variance(r, gap, words, pvalue):
     assert result.status[1] == words
     # 1 − r/2 is rounded to 1e-16, which moves s² by 1e-6 of itself and p by 50 times that.
     assert result.pvalue[1] == pytest.approx(pvalue, rel=1e-3)
-
-
-def test_little_variance_is_not_taken_for_none():
-    """D_b − D_a ~ N(0, 1.9e-10): gap and neglected s.e. are of like size, both near 1e-5√(V_aa + V_bb).
-
-    Calling every gap above that certain would reject three true nulls in ten.
-    """
-    rng = np.random.default_rng(0)
-    covariance = [[1.0, 1 - 0.95e-10], [1 - 0.95e-10, 1.0]]
-    gaps = np.sqrt(1.9e-10) * rng.normal(size=400)
-    assert (np.abs(gaps) > 1e-5 * np.sqrt(2.0)).mean() > 0.25
-    assert not any(psi(JointEstimate(("a", "b"), [0.0, gap], covariance)).worse.any() for gap in gaps)
-
-
-def test_no_covariance_at_all():
-    """V = 0: equal values are the same model, unequal ones are ordered for certain."""
-    result = checked(psi(JointEstimate(tuple("abcd"), [2.0, 1.0, 1.0, 1.0 + 1e-12], np.zeros((4, 4)))))
-    assert result.best == "b"
-    assert result.status == (("deterministic",), ("tie",), ("tie", "indistinguishable"), ("deterministic",))
-    assert result.pvalue.tolist() == [0.0, 1.0, 1.0, 0.0]
-    assert result.standard_error.tolist() == [0.0] * 4
 
 
 def test_models_that_almost_move_with_the_best_leave_the_truncation():
@@ -526,7 +518,7 @@ def test_other_options_are_refused_in_one_line(monkeypatch, rng):
     reference, models = rng.normal(size=(40, 2)), normals(rng, 40, a=0.0, b=1.0)
     wide = np.eye(30)
     both = [
-        ({"kernel": "rbf"}, {}, "kernel: expected gaussian,", "got 'rbf'"),
+        ({"kernel": "RBF"}, {}, "kernel: expected gaussian,", "got 'RBF'; here it is called gaussian"),
         ({"estimator": "fast"}, {}, "estimator: expected one of", "'fast'"),
         ({}, {"backend": "cuda"}, "backend: expected one of auto, numpy"),
         ({}, {"backend": wide}, "backend: expected one of auto, numpy"),

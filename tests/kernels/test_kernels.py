@@ -78,15 +78,12 @@ def test_matern_one_half_is_for_mmd_only_and_the_median_is_filled_in():
     kernel = Matern(0.5, 2.0)
     assert kernel.phi(np.array([4.0]))[0] == pytest.approx(np.exp(-1.0))
     assert not kernel.smooth
-    with pytest.raises(InputError, match="smoothness"):
-        kernel.dphi(R2)
-    with pytest.raises(InputError, match="smoothness"):
-        Matern(1.0)
+    refused(lambda: kernel.dphi(R2), "smoothness")
+    refused(lambda: Matern(1.0), "smoothness")
     kernel = Gaussian() + IMQ("median") + Gaussian(5.0)
     assert kernel.needs_median
     assert kernel.with_median(2.0) == Gaussian(2.0) + IMQ(2.0) + Gaussian(5.0)
-    with pytest.raises(InputError, match="median"):
-        Gaussian().phi(R2)
+    refused(lambda: Gaussian().phi(R2), "median")
 
 
 def test_polynomial_is_the_kernel_of_kid():
@@ -98,8 +95,7 @@ def test_polynomial_is_the_kernel_of_kid():
     for bad in ({"degree": 0}, {"degree": 1.5}, {"offset": -1.0}, {"scale": 0.0}):
         with pytest.raises(InputError):
             Polynomial(**bad)
-    with pytest.raises(InputError, match="cannot add"):
-        Polynomial() + Gaussian()
+    refused(lambda: Polynomial() + Gaussian(), "cannot add")
 
 
 def test_bad_lengths_and_unknown_kernels_are_refused_in_one_line():
@@ -118,8 +114,7 @@ def test_median_distance_is_the_median_of_pairs_or_the_mean_of_distinct_ones(d, 
     atoms = np.zeros((10, d))
     atoms[8:] = 1.0
     assert median_distance(atoms) == pytest.approx(np.sqrt(d))
-    with pytest.raises(InputError, match="coincide"):
-        median_distance(np.ones((30, d)))
+    refused(lambda: median_distance(np.ones((30, d))), "coincide")
 
 
 @pytest.mark.parametrize(

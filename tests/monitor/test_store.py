@@ -59,15 +59,13 @@ def test_items_counted_twice_and_losses_changed_in_the_file_are_noticed(path, lo
         before = monitor.result().to_json()
         with pytest.raises(relfit.InputError, match=r"'i7' was counted before, as item 8; nothing of this call"):
             monitor.update(columns(losses[:2]), items=["new", "i7"])
-        with pytest.raises(relfit.InputError, match="got 'x' twice"):
-            monitor.update(columns(losses[:2]), items=["x", "x"])
+        refused(lambda: monitor.update(columns(losses[:2]), items=["x", "x"]), "got 'x' twice")
         assert monitor.result().to_json() == before
         monitor.update(columns(losses[:1]), items=["new"])
         assert monitor.result().items == 401
     with filled(":memory:", losses) as monitor:
         monitor._file.connection.execute("UPDATE items SET losses = ? WHERE number = 9", (np.ones(3).tobytes(),))
-        with pytest.raises(relfit.InputError, match="its losses do not give its figures"):
-            monitor.history()
+        refused(lambda: monitor.history(), "its losses do not give its figures")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +129,7 @@ def test_settings_that_cannot_be_are_refused_before_a_file_is_made(path, options
     assert not path.exists()
 
 
-def test_missing_models_touch_no_pair_of_theirs(losses):
+def test_missing_models_touch_no_pair_of_theirs_and_rounds_ask_only_the_others(losses, path):
     with filled(":memory:", losses[:100]) as monitor:
         before = monitor.result()
         monitor.update({"a": losses[100:, 0], "b": losses[100:, 1]}, items=range(300))
@@ -140,9 +138,6 @@ def test_missing_models_touch_no_pair_of_theirs(losses):
     assert after.common[0, 2] == after.common[2, 2] == 100
     assert after.log_pair_evalue[2, 0] == before.log_pair_evalue[2, 0]
     assert after.log_pair_evalue[1, 0] != before.log_pair_evalue[1, 0]
-
-
-def test_rounds_ask_only_the_models_that_can_be_the_best(path, losses):
     with Monitor(NAMES, path=path, higher_is_better=False) as monitor:
         for item, names in monitor.rounds(range(400)):
             monitor.update({name: losses[item, NAMES.index(name)] for name in names}, items=item)
@@ -170,8 +165,7 @@ def test_figures_that_cannot_be_are_refused(path, losses, value, recwarn):
     """They would end in an overflow or in warnings of NumPy."""
     filled(path, losses).close()
     _tampered(path, lambda figures: figures.__setitem__(slice(None), value))
-    with pytest.raises(relfit.InputError, match=r"is damaged \(its figures are not those of any losses\)"):
-        Monitor.open(path)
+    refused(lambda: Monitor.open(path), "is damaged (its figures are not those of any losses)")
     assert not recwarn.list
 
 

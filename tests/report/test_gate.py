@@ -20,7 +20,7 @@ from relfit.report.page import render_report
 from relfit.results.serial import as_json
 
 
-def test_a_fixed_pair_by_hand():
+def test_fixed_pairs_by_hand():
     """D = 0.3 − 0.1 = 0.2, s² = 0.01 + 0.01 − 2·0.005 = 0.01: z = 2, p = Φ(−2) = 0.0228; the best is neither."""
     covariance = 0.005 * np.ones((3, 3)) + 0.005 * np.eye(3)
     result = relfit.decide(relfit.JointEstimate(("best", "old", "new"), [0.0, 0.1, 0.3], covariance))
@@ -28,6 +28,14 @@ def test_a_fixed_pair_by_hand():
     assert gate.pvalue == pytest.approx(ndtr(-2.0), rel=1e-12)
     assert (gate.failed, gate.fixed, gate.against) == (True, True, "old")
     assert not judge(result, "old", "new").failed
+    # Step-down tests two hypotheses: 100 (1.960 + 0.842)² = 785 items; and a gap of nothing needs any number.
+    words = "new is not shown to be worse than the best; about 680 more items would decide"
+    assert judge(two(0.1, correction="stepdown"), "new").words == words
+    words = "new is not shown to be worse than the best; about 520 more items would decide"
+    assert judge(two(0.1), "new").words == words
+    assert "more than 1,000,000 more items would be needed to decide without a margin" in judge(two(1e-4), "new").words
+    assert judge(two(0.0), "new", "old").words == "new is not shown to be worse than old"
+    assert judge(two(0.1, rows=None), "new").words == "new is not shown to be worse than the best"
 
 
 # ── three answers ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -67,17 +75,6 @@ def test_three_answers_of_a_fixed_pair_by_hand(gap, margin, verdict, words):
     assert (gate.status, required.status) == {"worse": (1, 1), "non-inferior": (0, 0), "inconclusive": (0, 3)}[verdict]
 
 
-def test_the_number_of_items_counts_the_hypotheses_and_has_an_end():
-    """Step-down tests two hypotheses: 100 (1.960 + 0.842)² = 785 items; and a gap of nothing needs any number."""
-    words = "new is not shown to be worse than the best; about 680 more items would decide"
-    assert judge(two(0.1, correction="stepdown"), "new").words == words
-    words = "new is not shown to be worse than the best; about 520 more items would decide"
-    assert judge(two(0.1), "new").words == words
-    assert "more than 1,000,000 more items would be needed to decide without a margin" in judge(two(1e-4), "new").words
-    assert judge(two(0.0), "new", "old").words == "new is not shown to be worse than old"
-    assert judge(two(0.1, rows=None), "new").words == "new is not shown to be worse than the best"
-
-
 @pytest.mark.parametrize("correction", ["none", "stepdown", "holm", "bonferroni", "bh", "by"])
 @pytest.mark.parametrize("test", ["best-set", "relpsi", "carve"])
 @pytest.mark.parametrize("margin", [0.0, 0.05])
@@ -102,6 +99,18 @@ def test_copies_are_called_so_and_show_nothing(rng):
             result = relfit.compare(data, models, margin=margin, rng=0)
             assert judge(result, "new", "old").verdict == "inconclusive"
             assert judge(result, "new").verdict == judge(result, "old").verdict == "inconclusive"
+    # Whichever of the two was given first, and whoever is best: the usual reason is that no new sample was drawn.
+    data, a, b = (rng.normal(shift, 1, (60, 2)) for shift in (0.0, 0.0, 1.0))
+    same = "new holds the same rows as production; draw new samples if it is a different model"
+    for order in (("new", "production"), ("production", "new")):
+        result = relfit.compare(data, {**dict.fromkeys(order, a), "far": b}, rng=0)
+        assert judge(result, "new", "production").words == same
+        assert judge(result, "new").words.endswith(same)
+        assert "same rows" not in judge(result, "far", "new").words
+        wide = relfit.compare(data, {**dict.fromkeys(order, a), "far": b}, margin=1.0, rng=0)
+        assert judge(wide, "new", "production").words == same
+    both = relfit.compare(data, {"best": a, "new": b, "production": b}, rng=0)
+    assert judge(both, "new").words.startswith("new is clearly worse than best")
 
 
 def test_equal_scores_need_a_margin_and_equal_densities_do_not(rng):
@@ -159,21 +168,6 @@ def test_a_doubt_keeps_the_gate_from_answering_in_every_output():
     result = relfit.Comparison.from_json(relfit.decide(joint).to_json())
     assert result.doubts == (doubt,)
     refused(lambda: judge(result, "new"), "gate: rows depend on each other in this order")
-
-
-def test_a_copy_is_called_one(rng):
-    """Whichever of the two was given first, and whoever is best: the usual reason is that no new sample was drawn."""
-    data, a, b = (rng.normal(shift, 1, (60, 2)) for shift in (0.0, 0.0, 1.0))
-    same = "new holds the same rows as production; draw new samples if it is a different model"
-    for order in (("new", "production"), ("production", "new")):
-        result = relfit.compare(data, {**dict.fromkeys(order, a), "far": b}, rng=0)
-        assert judge(result, "new", "production").words == same
-        assert judge(result, "new").words.endswith(same)
-        assert "same rows" not in judge(result, "far", "new").words
-        wide = relfit.compare(data, {**dict.fromkeys(order, a), "far": b}, margin=1.0, rng=0)
-        assert judge(wide, "new", "production").words == same
-    both = relfit.compare(data, {"best": a, "new": b, "production": b}, rng=0)
-    assert judge(both, "new").words.startswith("new is clearly worse than best")
 
 
 @pytest.mark.parametrize("bandwidth", [1e-6, 1e12])

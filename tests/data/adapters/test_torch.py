@@ -56,15 +56,12 @@ def test_distributions(distribution, x):
     np.testing.assert_allclose(adapt(distribution, 2).scores(x), expected, rtol=1e-8, atol=1e-8)
 
 
-def test_outside_the_support_there_is_no_density_whether_or_not_torch_validates():
+def test_distributions_that_are_no_density_here_are_refused():
     for validate in (True, False):
         density = adapt(D.Exponential(numbers(2.0), validate_args=validate), 1)
         assert density.log_probs(np.array([[-1.0], [1.0]]))[0] == -np.inf
         np.testing.assert_allclose(density.log_probs(np.array([[-1.0], [1.0]]))[1], np.log(2.0) - 2.0)
         refused(lambda: scores_of("e", density, np.array([[-1.0], [1.0]])), "model 'e'", "1 of 2 rows", "log_prob")  # noqa: B023
-
-
-def test_distributions_that_are_no_density_on_these_columns_are_refused():
     refused(lambda: adapt(D.Poisson(3.0), 1), "Poisson: expected a continuous distribution, got a discrete one")
     several = D.Normal(torch.zeros(2), 1.0)
     refused(lambda: adapt(several, 2), "batch shape (2,)", "Independent(distribution, 1)")
