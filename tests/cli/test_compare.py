@@ -75,7 +75,7 @@ def test_options_reach_the_comparison(data, capsys):
     assert (printed.correction, printed.seed) == ("holm", 9)
 
 
-def test_outputs_are_written(data, capsys):
+def test_a_page_and_the_files_are_written_from_the_rows_that_compare_loaded(data, capsys, monkeypatch):
     assert main(["compare", "human.npy", "gpt.npy", "claude.npy", "--json", "out.json", "--html", "out.html"]) == 0
     out = capsys.readouterr().out
     assert "gpt is clearly worse" in out
@@ -83,9 +83,6 @@ def test_outputs_are_written(data, capsys):
     written = relfit.Comparison.from_json((data / "out.json").read_text(encoding="utf-8"))
     assert written.best == "claude"
     assert "gpt is clearly worse" in (data / "out.html").read_text(encoding="utf-8")
-
-
-def test_a_page_takes_the_rows_that_compare_loaded(data, monkeypatch):
     monkeypatch.delattr("relfit.report.recall.load")
     assert main(["compare", "human.npy", "gpt.npy", "claude.npy", "--html", "out.html"]) == 0
     assert "Where they differ" in (data / "out.html").read_text(encoding="utf-8")
@@ -220,12 +217,6 @@ def test_errors_name_the_option_that_was_typed(data, capsys, monkeypatch, option
     assert capsys.readouterr().err == f"relfit: error: {said}\n"
 
 
-def test_a_crash_does_not_look_like_a_failed_gate(data, capsys, monkeypatch):
-    monkeypatch.setattr(compare_file, "compare_with_data", lambda *_args, **_settings: 1 / 0)
-    assert main(["compare", "human.npy", "gpt.npy", "claude.npy"]) == 70
-    assert "ZeroDivisionError" in capsys.readouterr().err
-
-
 def test_real_process(data):
     done = subprocess.run(
         [*RELFIT, "compare", "human.npy", "gpt.npy", "claude.npy", "--gate", "gpt"], capture_output=True
@@ -320,7 +311,7 @@ def test_colour_on_terminals_only(data, plain):
     assert b"worse" in shown
 
 
-def test_refused_before_computing(data, capsys, monkeypatch):
+def test_what_fails_before_or_while_computing_has_its_status(data, capsys, monkeypatch):
     """A mistyped gate or an output that cannot be written costs no computation."""
 
     def never(*_args, **_settings):
@@ -330,3 +321,6 @@ def test_refused_before_computing(data, capsys, monkeypatch):
     files = ["compare", "human.npy", "gpt.npy", "claude.npy"]
     _refused(data, capsys, *files, "--gate", "nobody")
     _refused(data, capsys, *files, "--html", "no/a.html")
+    monkeypatch.setattr(compare_file, "compare_with_data", lambda *_args, **_settings: 1 / 0)
+    assert main(["compare", "human.npy", "gpt.npy", "claude.npy"]) == 70
+    assert "ZeroDivisionError" in capsys.readouterr().err

@@ -104,7 +104,7 @@ def test_runs_made_differently_do_not_pass_the_gate(capsys, tmp_path):
     assert result.warnings[0] == f"the score is {evals.metric}"
 
 
-def test_a_table_of_scores_and_models_with_other_items_are_told_the_way_on(capsys, tmp_path):
+def test_a_table_of_scores_belongs_to_another_command(capsys, tmp_path):
     """D24: AlpacaEval's annotations were refused without a way on; a folder of them, too."""
     path = tmp_path / "annotations.json"
     path.write_text('[{"instruction": "a", "generator_2": "m", "preference": 1.5}]')

@@ -203,7 +203,7 @@ def test_polars(polars):
     refused(lambda: as_rows("reference", polars.DataFrame()), "at least one row and one column")
 
 
-def test_arrow_tables_and_dask_arrays():
+def test_arrow_tables():
     pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     table = pa.table({"a": ROWS[:, 0], "b": ROWS[:, 1]})
     _same(table)

@@ -42,12 +42,12 @@ def test_a_right_score_passes_also_in_low_precision(x):
     assert not check_score(Density(score=lambda x: x.astype(np.float32), log_prob=log_prob), x).ok
 
 
-@pytest.mark.parametrize("factor", [-1.0, 2.0, 0.5, 1.01])
-def test_a_wrong_factor_is_named(x, factor):
-    check = check_score(Density(score=lambda x: -factor * x, log_prob=normal_log_prob), x)
-    assert not check.ok
-    assert found(check, f"the score is {factor:.4g} times the gradient of log_prob")
-    np.testing.assert_allclose(check.largest_error, abs(factor - 1.0), rtol=1e-6)
+def test_a_wrong_factor_is_named(x):
+    for factor in (-1.0, 2.0, 0.5, 1.01):
+        check = check_score(Density(score=lambda x, f=factor: -f * x, log_prob=normal_log_prob), x)
+        assert not check.ok
+        assert found(check, f"the score is {factor:.4g} times the gradient of log_prob")
+        np.testing.assert_allclose(check.largest_error, abs(factor - 1.0), rtol=1e-6)
 
 
 def test_what_is_wrong_in_some_columns_or_rows_is_named(x):

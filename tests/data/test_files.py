@@ -151,7 +151,7 @@ def test_folders_devices_and_missing_files(tmp_path):
     refused(lambda: read_rows(tmp_path / "two\nlines.npy"), "two lines.npy: no such file")
 
 
-def test_one_array_of_several_and_missing_files(write):
+def test_one_array_of_several(write):
     path = write("several.npz", _npz(**{"x": ROWS, "y": 2 * ROWS, "a:b": 3 * ROWS}))
     np.testing.assert_array_equal(read_rows(f"{path}:y"), 2 * ROWS)
     np.testing.assert_array_equal(read_rows(f"{path}:a:b"), 3 * ROWS)

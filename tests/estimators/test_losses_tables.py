@@ -1,7 +1,5 @@
 """Tables of scores in every form: wide and long, arrays, mappings, frames and files; what is refused and said."""
 
-import json
-
 import numpy as np
 import pytest
 from refusals import refused
@@ -24,11 +22,6 @@ def long_form(right, keys=None):
     return {"item": items, "model": list(MODELS) * len(right), "right": right.ravel().tolist()}
 
 
-def shuffled(columns, rng):
-    order = rng.permutation(len(columns["item"]))
-    return {name: [column[k] for k in order] for name, column in columns.items()}
-
-
 COLUMNS = {"item": "item", "model": "model", "score": "right", "higher_is_better": True}
 
 
@@ -37,32 +30,6 @@ def _same(result, expected):
     np.testing.assert_allclose(result.discrepancy[at], expected.discrepancy, rtol=1e-14)
     np.testing.assert_allclose(result.covariance[np.ix_(at, at)], expected.covariance, rtol=1e-10)
     assert result.worse[at].tolist() == expected.worse.tolist()
-
-
-@pytest.mark.parametrize("form", ["mapping", "pandas", "polars", "pyarrow", "csv", "jsonl", "parquet"])
-def test_every_long_form_gives_the_answer_of_the_matrix_whatever_the_order(right, rng, tmp_path, form):
-    expected = relfit.compare_losses(right, names=MODELS, higher_is_better=True, rng=3)
-    columns = shuffled(long_form(right), rng)
-    if form == "mapping":
-        table = columns
-    elif form in ("csv", "jsonl"):
-        table = tmp_path / f"table.{form}"
-        rows = zip(*columns.values(), strict=True)
-        lines = (
-            [",".join(map(str, row)) for row in rows]
-            if form == "csv"
-            else [json.dumps(dict(zip(columns, row, strict=True))) for row in rows]
-        )
-        table.write_text("\n".join(["item,model,right", *lines] if form == "csv" else lines))
-    else:
-        library = pytest.importorskip("pyarrow" if form == "parquet" else form)
-        table = library.table(columns) if form in ("pyarrow", "parquet") else library.DataFrame(columns)
-        if form == "parquet":
-            from pyarrow import parquet
-
-            parquet.write_table(table, tmp_path / "table.parquet")
-            table = str(tmp_path / "table.parquet")
-    _same(relfit.compare_losses(table, rng=3, **COLUMNS), expected)
 
 
 def test_wide_tables_mappings_and_series_are_matched_by_key(right, rng, tmp_path):

@@ -66,7 +66,7 @@ def test_an_interrupted_run_is_resumed(source, counting, tmp_path):
     assert not (tmp_path / "f.npy.partial").exists()
 
 
-def test_a_partial_file_of_another_model_or_with_a_damaged_batch_is_refused(source, counting, tmp_path):
+def test_another_model_is_not_mixed_in(source, counting, tmp_path):
     out = tmp_path / "f.npy"
     with pytest.raises(KeyboardInterrupt):
         extract_features(source, _stopping(counting, 2), out, batch=4)

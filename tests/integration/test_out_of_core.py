@@ -217,7 +217,7 @@ def test_spilled_rows_are_those_of_the_array(dtype, tmp_path, small_parts):
     assert is_mapped(some_rows(there, numbers, folder))
 
 
-def test_a_file_that_changes_or_goes_is_noticed_and_lists_are_rows(tmp_path):
+def test_a_file_that_changes_or_goes_is_noticed(tmp_path):
     path = tmp_path / "x.npy"
     np.save(path, np.ones((10, 2)))
     rows = mapped_rows(np.load(path, mmap_mode="r"))

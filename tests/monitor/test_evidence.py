@@ -74,18 +74,6 @@ def test_products_in_plain_loops(models):
     assert max(out) > 0
 
 
-@pytest.mark.parametrize("cuts", [[1, 2, 3], [CHUNK], [100, 101], []])
-def test_how_many_items_are_given_at_once_does_not_matter(cuts):
-    losses = np.random.default_rng(0).random((200, 3)) * [1.0, 0.7, 0.9]
-    whole, part = evidence_of(losses), no_evidence(3, len(BETS))
-    for piece in np.split(losses, cuts):
-        part = advance(part, piece, BETS, ALPHA)
-    for name in ("wealth", "counts", "totals", "sums", "peak"):
-        np.testing.assert_allclose(getattr(part, name), getattr(whole, name), rtol=1e-11, atol=1e-11)
-    assert (part.out == whole.out).all()
-    assert part.items == whole.items == 200
-
-
 def test_limits_of_a_model_that_is_out_by_hand():
     """Two models and one bet: e_2 ≈ 0, so that e_1(m) = ((1 + λd)/(1 + λm))ⁿ must be 2/α − e_2."""
     n, bet, d = 300, 0.5, 0.25

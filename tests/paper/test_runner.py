@@ -125,7 +125,7 @@ def test_results_per_setting_in_the_order_of_seeds(store):
     assert results == [[{"value": v} for v in (10, 11, 12)], [{"value": v} for v in (20, 21, 22)]]
 
 
-def test_only_what_is_missing_is_run_and_comes_back_in_order(store):
+def test_only_what_is_missing_is_run(store):
     calls = []
 
     def logged(setting, seed):

@@ -73,7 +73,7 @@ def test_rows_advice_is_the_plans_and_every_check_has_a_comparison():
     assert {case[1] for case in CASES} - {None} == set(NOTES)
 
 
-def test_clusters_are_gaps_and_no_tails():
+def test_two_clusters_by_hand():
     """Eleven points a unit apart, a gap of ten, nine more: 45% and 55%, the gap is 10 steps of 1."""
     x = np.concatenate([np.arange(11.0), np.arange(20.0, 29.0)])[:, None]
     fraction, steps = separated_clusters(x)

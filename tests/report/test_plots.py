@@ -144,7 +144,7 @@ def test_one_column_is_coloured_where_it_is_clear_of_the_noise(rng):
         np.testing.assert_allclose([at.max() for at in heights], expected, atol=1e-12)
 
 
-def test_power_is_that_of_the_plan(compared):
+def test_power_and_colours_are_those_of_the_plan_in_all_figures(compared):
     """Two models have closed forms: Φ(r − z_{0.975}) with r the signal at n rows."""
     from scipy.special import ndtr, ndtri
 
@@ -155,10 +155,7 @@ def test_power_is_that_of_the_plan(compared):
     signal = 0.5 / 0.2 * np.sqrt(n / 100)
     np.testing.assert_allclose(curve.get_ydata(), ndtr(signal + ndtri(0.025)), atol=1e-9)
     assert ax.get_legend().get_title().get_text() == "RelPSI"
-
-
-def test_a_model_has_one_colour_in_all_figures(compared):
-    """D45: colours went by the place in the table in one figure, and without the best model in the other."""
+    # D45: colours went by the place in the table in one figure, and without the best model in the other.
     result, data = compared
     figures = [result.plot_bandwidths(data), result.plot_power(trials=100)]
     colours = [{line.get_label(): line.get_color() for line in ax.lines} for ax in figures]

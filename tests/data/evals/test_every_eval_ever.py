@@ -58,7 +58,7 @@ def test_the_file_about_the_run_names_the_metric_and_its_direction(tmp_path, nam
     assert (right.metric, right.higher_is_better, right.values.tolist()) == ("is_correct", True, [[1.0]])
 
 
-def test_several_results_of_a_sample_and_items_twice(tmp_path):
+def test_several_results_of_a_sample(tmp_path):
     results = [result("f1", False, "arc:f1"), result("time", True, "arc:time")]
     (tmp_path / "1.json").write_text(json.dumps({"evaluation_results": results}))
     both = [sample("a", "q1", value, evaluation_result_id=id) for id, value in (("arc:f1", 0.5), ("arc:time", 9.0))]

@@ -142,7 +142,7 @@ def test_the_newest_run_that_finished_is_read(stand_in):
     assert every.notes[1] == "m has several runs of t; an item's score is the mean over the runs"
 
 
-def test_the_newest_run_that_finished_is_read_and_settings_that_differ_are_doubts(stand_in):
+def test_settings_of_the_runs_that_differ_are_doubts(stand_in):
     first = stand_in("a", [sample(1, "C")], model="a", version=1, arguments={"shots": 0}, temperature=0.0)
     second = stand_in("b", [sample(1, "C")], model="b", version=2, arguments={"shots": 5}, temperature=0.7)
     evals = read_evals([first, second])
