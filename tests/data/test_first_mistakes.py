@@ -46,10 +46,10 @@ def test_one_file_with_another_separator(folder, capsys, odd):
     assert "separated by ';'?; rename them" in line
 
 
-@pytest.mark.parametrize("text", ["a,b\n1,x;y\n", "a\nx\n", 'a\n"1,5"\n'])
-def test_what_is_separated_by_commas_is_not(tmp_path, text):
-    (tmp_path / "a.csv").write_text(text)
-    assert "separated by" not in refused(lambda: read_rows(tmp_path / "a.csv"), "expected numbers")
+def test_what_is_separated_by_commas_is_not(tmp_path):
+    for text in ("a,b\n1,x;y\n", "a\nx\n", 'a\n"1,5"\n'):
+        (tmp_path / "a.csv").write_text(text)
+        assert "separated by" not in refused(lambda: read_rows(tmp_path / "a.csv"), "expected numbers")
 
 
 def test_pipes_and_modules_in_the_folder(folder, capsys):
@@ -79,11 +79,11 @@ def samples():
     return np.random.default_rng(0).normal(size=(3, 60, 2))
 
 
-@pytest.mark.parametrize("test", ["RelPSI", "rel_psi", relfit.RelPSI, relfit.RelPSI()], ids=str)
-def test_a_test_by_any_of_its_names(samples, test):
+def test_a_test_by_any_of_its_names(samples):
     """D22: any case, and the class."""
-    assert relfit.compare(samples[0], list(samples[1:]), test=test, rng=0).test == "relpsi"
-    assert relfit.compare_pair(*samples, test=test, rng=0).test == "relpsi"
+    for test in ("RelPSI", "rel_psi", relfit.RelPSI, relfit.RelPSI()):
+        assert relfit.compare(samples[0], list(samples[1:]), test=test, rng=0).test == "relpsi"
+        assert relfit.compare_pair(*samples, test=test, rng=0).test == "relpsi"
 
 
 # --- scores
@@ -94,12 +94,13 @@ def scores():
     return np.random.default_rng(1).random((60, 2))
 
 
-@pytest.mark.parametrize("mean", [0.8, 1, True, np.float32(0.8), np.int64(1), np.array(0.8)], ids=repr)
-def test_means_are_no_scores(mean):
+def test_means_are_no_scores():
     """D29: "expected rows and columns, got shape ()"."""
     said = "expected a score for each item, got one number; pass the scores of the items, because the error"
-    refused(lambda: relfit.compare_losses({"a": mean, "b": 0.7}, higher_is_better=True), f"losses['a']: {said}")
-    refused(lambda: relfit.compare_losses(mean, higher_is_better=True), f"losses: {said}")
+    for mean in (0.8, 1, True, np.float32(0.8), np.int64(1), np.array(0.8)):
+        two = {"a": mean, "b": 0.7}
+        refused(lambda x=two: relfit.compare_losses(x, higher_is_better=True), f"losses['a']: {said}")
+        refused(lambda x=mean: relfit.compare_losses(x, higher_is_better=True), f"losses: {said}")
 
 
 def test_what_is_no_table_of_scores(scores, tmp_path):
@@ -126,11 +127,12 @@ def test_numbers_are_names_such_as_those_of_checkpoints(scores, tmp_path):
     refused(lambda: relfit.compare_losses(scores, names=(True, None), higher_is_better=True), "got True and None")
 
 
-@pytest.mark.parametrize("form", [scipy.sparse.csr_matrix, scipy.sparse.csr_array, scipy.sparse.coo_matrix])
-def test_sparse_scores_are_told_to_be_converted(scores, form):
+def test_sparse_scores_are_told_to_be_converted(scores):
     """D30."""
-    said = f"losses: expected an array, got a sparse {form.__name__}; convert it by .toarray()"
-    refused(lambda: relfit.compare_losses(form(scores), higher_is_better=True), said)
+    for form in (scipy.sparse.csr_matrix, scipy.sparse.csr_array, scipy.sparse.coo_matrix):
+        said = f"losses: expected an array, got a sparse {form.__name__}; convert it by .toarray()"
+        sparse = form(scores)
+        refused(lambda x=sparse: relfit.compare_losses(x, higher_is_better=True), said)
 
 
 # --- batches

@@ -1,6 +1,5 @@
 """What a source holds: its order, its names, and every refusal."""
 
-import pytest
 from refusals import refused
 
 from relfit.features.sources import described, list_items
@@ -58,20 +57,17 @@ def test_json_lines(tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    ("line", "parts"),
-    [
-        ('{"text": "a"', ["line 2", "expected JSON"]),
-        ("[1]", ["line 2", "a JSON object", "a list"]),
-        ('{"text": 3}', ["line 2", "expected text", "int"]),
-        ('{"text": "\\ud800"}', ["line 2", "half a character"]),
-        ("[" * 100_000, ["line 2", "expected JSON"]),
-    ],
-)
-def test_bad_json_lines_are_named(tmp_path, line, parts):
+def test_bad_json_lines_are_named(tmp_path):
     path = tmp_path / "x.jsonl"
-    path.write_text(f'{{"text": "fine"}}\n{line}\n')
-    refused(lambda: list_items(path, "text"), *parts)
+    for line, *parts in (
+        ('{"text": "a"', "expected JSON"),
+        ("[1]", "a JSON object", "a list"),
+        ('{"text": 3}', "expected text", "int"),
+        ('{"text": "\\ud800"}', "half a character"),
+        ("[" * 100_000, "expected JSON"),
+    ):
+        path.write_text(f'{{"text": "fine"}}\n{line}\n')
+        refused(lambda: list_items(path, "text"), "line 2", *parts)
 
 
 def test_refusals(tmp_path):

@@ -120,12 +120,7 @@ def test_what_json_cannot_hold_is_refused(value):
 # --- what is run, and what comes back
 
 
-def test_results_per_setting_in_the_order_of_seeds(store):
-    results = run_trials(store, "e", SETTINGS, 3, value, executor=Inline(), progress=False)
-    assert results == [[{"value": v} for v in (10, 11, 12)], [{"value": v} for v in (20, 21, 22)]]
-
-
-def test_only_what_is_missing_is_run(store):
+def test_results_come_in_order_and_only_what_is_missing_is_run(store):
     calls = []
 
     def logged(setting, seed):
@@ -138,6 +133,8 @@ def test_only_what_is_missing_is_run(store):
     again = run_trials(store, "e", SETTINGS, 2, logged, executor=Inline(), progress=False)
     assert len(calls) == 8
     assert again == [[{"value": 10}, {"value": 11}], [{"value": 20}, {"value": 21}]]
+    results = run_trials(store, "e", SETTINGS, 3, value, executor=Inline(), progress=False)
+    assert results == [[{"value": v} for v in (10, 11, 12)], [{"value": v} for v in (20, 21, 22)]]
 
 
 # --- failures
