@@ -21,11 +21,7 @@ TESTS = Path(__file__).parent
 PAGES = (
     "tests/studies/",
     "tests/examples/",
-    "tests/docs/test_adapters_md.py",
-    "tests/docs/test_guides_md.py",
-    "tests/docs/test_kernels_md.py",
     "tests/docs/test_pages.py",
-    "tests/docs/test_report_md.py",
     "tests/docs/test_scale_md.py",
     "tests/docs/test_site.py",
 )
@@ -70,6 +66,13 @@ def rng():
 def as_a_fresh_process(monkeypatch):
     """Budgets of memory as in a new process: this one may hold gigabytes of libraries that other tests loaded."""
     monkeypatch.setattr("relfit.compute.memory.held_bytes", lambda: 120_000_000)
+
+
+@pytest.fixture
+def small_patches(monkeypatch):
+    """Patches of 200 rows, so that small samples have several."""
+    monkeypatch.setattr("relfit.compute.reduce.PATCH_ROWS", 200)
+    monkeypatch.setattr("relfit.compute.reduce.BLOCK_ROWS", 200)
 
 
 @pytest.fixture

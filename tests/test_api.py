@@ -46,15 +46,22 @@ def test_the_same_seed_gives_the_same_json_byte_for_byte(options):
     assert len(texts) == 1
 
 
-def test_no_seed_draws_one_and_records_it():
+def test_no_seed_draws_one_and_progress_is_reported():
     reference, models = samples()
     first = relfit.compare(reference, models, test="relmulti")
     again = relfit.compare(reference, models, test="relmulti", rng=first.seed)
     assert first.to_json() == again.to_json()
     assert relfit.compare(reference, models).seed != first.seed
+    reference, models = samples()
+    calls = []
+    relfit.compare(reference, models, progress=lambda done, total: calls.append((done, total)))
+    assert calls
+    assert calls[-1][0] == calls[-1][1]
+    with pytest.raises(relfit.InputError, match="progress"):
+        relfit.compare(reference, models, progress="yes")
 
 
-def test_relmulti_is_two_estimates_on_disjoint_shares():
+def test_relmulti_is_two_estimates_on_disjoint_shares_whose_orders_know_no_company():
     """The shares the split makes, estimated by themselves with the bandwidth of the whole, give the same numbers."""
     reference, models = samples()
     result = relfit.compare(reference, models, test="relmulti", rng=5)
@@ -64,10 +71,7 @@ def test_relmulti_is_two_estimates_on_disjoint_shares():
     np.testing.assert_allclose(result.discrepancy, joint.values, atol=1e-14)
     chosen = relfit.estimate(selection.reference, selection.samples, kernel=result.kernel)
     assert result.best == chosen.names[int(np.argmin(chosen.values))]
-
-
-def test_orders_do_not_depend_on_the_company():
-    """A model's random order depends on the seed alone: other models and their places change nothing."""
+    # A model's random order depends on the seed alone: other models and their places change nothing.
     rng = np.random.default_rng(0)
     reference, a, b = rng.normal(size=(3, 50, 2))
     few = row_orders(load(reference, {"a": a, "b": b}), "independent", 3, "split")
@@ -99,16 +103,6 @@ def test_pair_tests_agree_with_the_joint_estimate():
     projection = relfit.Complete(variance="projection")
     plain_z = relfit.compare_pair(reference, models["d"], models["a"], test="z", estimator=projection, rng=0)
     assert plain.pvalue == pytest.approx(2 * plain_z.pvalue, rel=1e-9)
-
-
-def test_progress_is_reported_to_a_function():
-    reference, models = samples()
-    calls = []
-    relfit.compare(reference, models, progress=lambda done, total: calls.append((done, total)))
-    assert calls
-    assert calls[-1][0] == calls[-1][1]
-    with pytest.raises(relfit.InputError, match="progress"):
-        relfit.compare(reference, models, progress="yes")
 
 
 @pytest.mark.parametrize(

@@ -78,16 +78,15 @@ ROW = {
 }
 
 
-def test_every_public_name_is_there_and_listed():
+def test_every_public_name_is_there_and_listed_and_nothing_else():
     assert set(relfit.__all__) >= NAMES
     assert len(set(relfit.__all__)) == len(relfit.__all__)
     for name in relfit.__all__:
         assert hasattr(relfit, name), name
-
-
-def test_nothing_public_is_left_out_of_the_list():
-    """`dir` shows the public names and nothing else, also after submodules were imported."""
+    # `dir` shows the public names and nothing else, also after submodules were imported.
     assert dir(relfit) == sorted(relfit.__all__)
+    with pytest.raises(AttributeError, match="module 'relfit' has no attribute 'comparison'"):
+        relfit.comparison  # noqa: B018
 
 
 def test_type_checkers_see_every_name_where_it_is_defined():
@@ -99,13 +98,8 @@ def test_type_checkers_see_every_name_where_it_is_defined():
     assert sorted([*relfit._HOME, "__version__"]) == sorted(relfit.__all__)
 
 
-def test_a_name_that_does_not_exist_is_refused_as_usual():
-    with pytest.raises(AttributeError, match="module 'relfit' has no attribute 'comparison'"):
-        relfit.comparison  # noqa: B018
-
-
 @pytest.mark.parametrize("name", SIGNATURES)
-def test_signatures(name):
+def test_signatures_have_no_options_by_position(name):
     positional, options = SIGNATURES[name]
     parameters = inspect.signature(getattr(relfit, name)).parameters
     kinds = {key: parameter.kind for key, parameter in parameters.items()}
@@ -116,10 +110,6 @@ def test_signatures(name):
     assert set(parameters) >= options
     added = set(parameters) - set(positional)
     assert all(parameters[key].default is not inspect.Parameter.empty for key in added)
-
-
-@pytest.mark.parametrize("name", SIGNATURES)
-def test_options_cannot_be_given_by_position(name):
     count = len(SIGNATURES[name][0])
     with pytest.raises(TypeError, match="positional"):
         getattr(relfit, name)(*[None] * (count + 1))
@@ -150,14 +140,11 @@ def test_results_are_frozen_and_have_their_fields_and_methods():
     assert report["data"].default is None
 
 
-def test_the_one_table_keeps_its_columns(rng):
+def test_the_one_table_keeps_its_columns_and_errors_their_kinds(rng):
     reference = rng.normal(size=(40, 2))
     result = relfit.compare(reference, [reference + 1, reference + 2], rng=0)
     assert all(set(row) >= ROW for row in result.rows())
     assert [row["best"] for row in result.rows()] == [True, False]
-
-
-def test_errors_can_be_caught_by_their_standard_kind():
     assert issubclass(relfit.InputError, relfit.RelfitError)
     assert issubclass(relfit.InputError, ValueError)
     assert issubclass(relfit.BackendUnavailable, relfit.RelfitError)

@@ -41,12 +41,15 @@ def data():
 # --- one list of names and defaults
 
 
-def test_the_types_for_callers_are_those_of_the_record():
+def test_the_types_for_callers_are_those_of_the_record_and_compute_is_a_value(data):
     assert list(Options.__annotations__) == NAMES
+    for value in ({"backend": "numpy"}, "numpy", Compute):
+        refused(lambda value=value: relfit.compare(*data, compute=value), "compute: expected relfit.Compute(...) or No")
+    refused(lambda: Settings(discrepancy=relfit.MMD(relfit.IMQ()), kernel="imq"), "both in kernel= and in discrepancy=")
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_the_shown_signatures_have_every_option_with_its_default(call):
+def test_the_shown_signatures_have_every_option_with_its_default_and_description(call):
     parameters = inspect.signature(getattr(relfit, call)).parameters
     defaults = {item.name: item.default for item in fields(Settings) if item.name not in ABSENT[call]}
     assert MISSING not in defaults.values()
@@ -55,19 +58,11 @@ def test_the_shown_signatures_have_every_option_with_its_default(call):
     assert all(parameters[name].annotation == Options.__annotations__[name] for name in shown)
     assert all(parameters[name].kind is inspect.Parameter.KEYWORD_ONLY for name in shown)
     assert set(parameters) - set(defaults) <= {"reference", "models", "a", "b", "names"}
-
-
-@pytest.mark.parametrize("call", CALLS)
-def test_the_defaults_are_those_of_a_call_without_options(call):
-    """What the signature shows can be given, and means what leaving it out means."""
+    # What the signature shows can be given, and means what leaving it out means.
     shown = {name: each.default for name, each in inspect.signature(getattr(relfit, call)).parameters.items()}
     options = {name: default for name, default in shown.items() if name in NAMES}
     plain, given = Settings(rng=3), Settings(**{**options, "rng": 3})
     assert given == plain
-
-
-@pytest.mark.parametrize("call", CALLS)
-def test_every_option_is_described_or_refers_to_compare(call):
     text = inspect.getdoc(relfit.compare)
     assert all(f"{item.name}: {item.metadata['help'][:20]}" in text for item in fields(Settings))
     assert call == "compare" or "as in `compare`" in inspect.getdoc(getattr(relfit, call))
@@ -128,11 +123,6 @@ def test_an_option_that_a_function_does_not_have_is_refused(call, name):
     refused(lambda: CALLS[call](**{name: None}), f"{call}: expected options among ", f"got {name!r}")
 
 
-@pytest.mark.parametrize("value", [{"backend": "numpy"}, "numpy", Compute])
-def test_compute_takes_a_value_only(data, value):
-    refused(lambda: relfit.compare(*data, compute=value), "compute: expected relfit.Compute(...) or None, got ")
-
-
 def in_memory(**options):
     return {"compute": Compute(memory="1GB", **options)}
 
@@ -149,9 +139,7 @@ COMBINED = {
     "several + margin": {"kernel": KERNELS, "margin": 0.5},
     "chain + select": {"dependence": "chain", "kernel": "select"},
     "optimised locations of several kernels": {
-        "discrepancy": relfit.UME(choose="optimise"),
-        "kernel": "select",
-        "test": "relmulti",
+        **{"discrepancy": relfit.UME(choose="optimise"), "kernel": "select", "test": "relmulti"}
     },
     "groups + select or precomputed": {"groups": [0], "kernel": MATRIX},
     "locations + design": {"discrepancy": "ume", "estimator": "linear"},
@@ -181,10 +169,6 @@ COMBINED = {
 def test_options_that_cannot_be_combined_are_refused(together):
     message = FORBIDDEN[together]
     refused(lambda: Settings(**COMBINED[together]), message.partition("{")[0], message.rpartition("}")[2])
-
-
-def test_a_kernel_is_given_once():
-    refused(lambda: Settings(discrepancy=relfit.MMD(relfit.IMQ()), kernel="imq"), "both in kernel= and in discrepancy=")
 
 
 # --- values and names
@@ -274,7 +258,7 @@ def run(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 
 
-def test_importing_relfit_imports_no_large_library():
+def test_importing_relfit_imports_no_large_library_before_it_is_used():
     loaded = set(run("import sys, relfit; print(*sys.modules)"))
     assert "relfit" in loaded
     assert not {name.partition(".")[0] for name in loaded} & {
@@ -282,9 +266,6 @@ def test_importing_relfit_imports_no_large_library():
         *("dask", "distributed"),
     }
     assert not [name for name in loaded if name.startswith(("relfit.data.adapters", "relfit.report", "relfit.cli"))]
-
-
-def test_the_public_names_are_loaded_when_they_are_used():
     code = "import sys, relfit; relfit.Gaussian; print('relfit.api' in sys.modules, 'scipy.optimize' in sys.modules)"
     assert run(code) == ["False", "False"]
     assert run("import relfit; print(callable(relfit.compare), relfit.compare is relfit.compare)") == ["True", "True"]

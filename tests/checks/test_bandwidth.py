@@ -38,7 +38,7 @@ def result(blobs):
     return relfit.compare(*blobs, kernel=relfit.Gaussian(2.5), rng=0, progress=False)
 
 
-def test_the_field_is_what_comparisons_at_these_bandwidths_say(blobs, result):
+def test_the_field_and_the_report_are_what_comparisons_at_these_bandwidths_say(blobs, result, tmp_path):
     """D5."""
     grades = [result.grade]
     for factor in (0.5, 2.0):
@@ -46,6 +46,11 @@ def test_the_field_is_what_comparisons_at_these_bandwidths_say(blobs, result):
         grades.append(near.grade)
     expected = tuple(not any(changes(used, near[i]) for near in grades[1:]) for i, used in enumerate(grades[0]))
     assert result.robust_to_bandwidth == expected == (True, False, True)
+    # D5: with the data it says what the verdict becomes, without them that it depends on the bandwidth.
+    result.report(tmp_path / "with.html", blobs)
+    result.report(tmp_path / "without.html")
+    assert "clearly worse at half the bandwidth</span>" in (tmp_path / "with.html").read_text()
+    assert f"{MARK}</span>" in (tmp_path / "without.html").read_text()
 
 
 def test_every_output_marks_the_verdict(blobs, result):
@@ -73,14 +78,6 @@ def test_every_output_marks_the_verdict(blobs, result):
     pair = relfit.compare_pair(data, models["smeared"], models["good"], kernel=relfit.Gaussian(2.5), rng=0)
     assert pair.robust_to_bandwidth is False
     assert judge_pair(pair).sentence.endswith(f"this verdict {MARK}.")
-
-
-def test_the_report_shows_what_the_result_has(blobs, result, tmp_path):
-    """D5: with the data it says what the verdict becomes, without them that it depends on the bandwidth."""
-    result.report(tmp_path / "with.html", blobs)
-    result.report(tmp_path / "without.html")
-    assert "clearly worse at half the bandwidth</span>" in (tmp_path / "with.html").read_text()
-    assert f"{MARK}</span>" in (tmp_path / "without.html").read_text()
 
 
 @pytest.mark.parametrize("kind", ["mmd", "ksd", "target", "tilted"])

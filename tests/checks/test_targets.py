@@ -62,13 +62,17 @@ def test_a_lost_mode_is_named(d, seed):
     assert note in pair.doubts
 
 
-def test_draws_without_mass_of_the_target_are_no_mode():
+def test_draws_without_mass_of_the_target_are_no_mode_and_the_fraction_is_that_of_the_others(rng):
     """Draws in a mode with 1/10,000 of the mass are those of a bad sampler; the other one lost nothing."""
     rng = np.random.default_rng(1)
     models = {"right": draws(rng, 500, 2, 1.0), "spurious": draws(rng, 500, 2, 0.5)}
     assert lost(relfit.compare(two_modes(weight=1.0 - 1e-4), models, rng=0)) == []
     away = {"right": rng.normal(size=(300, 2)), "away": rng.normal([6.0, 0.0], 1.0, (300, 2))}
     assert lost(relfit.compare(stats.multivariate_normal(np.zeros(2)), away, rng=0)) == []
+    own, others = draws(rng, 200, 1, 1.0), draws(rng, 200, 1, 0.7)
+    missing = float((others < 0.0).mean())
+    assert lost_fraction(two_modes(), own, others) == pytest.approx(missing, abs=0.03)
+    assert lost_fraction(two_modes(), others, own) == 0.0
 
 
 def problems(rng, n, d):
@@ -101,13 +105,6 @@ def test_ordinary_samplers_get_no_note(d, n):
         result = relfit.compare(target, models, rng=0)
         assert lost(result) == []
         assert far(result) == []
-
-
-def test_the_fraction_is_that_of_the_other_draws(rng):
-    own, others = draws(rng, 200, 1, 1.0), draws(rng, 200, 1, 0.7)
-    missing = float((others < 0.0).mean())
-    assert lost_fraction(two_modes(), own, others) == pytest.approx(missing, abs=0.03)
-    assert lost_fraction(two_modes(), others, own) == 0.0
 
 
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 5.0])

@@ -54,7 +54,7 @@ def test_a_worse_model_fails_the_step(act, tmp_path):
     assert "::error title=relfit gate failed::relfit: gate: far is worse" in done.stdout
     assert outputs == {"status": "1", "verdict": "worse", "folder": "relfit-gate", "comment": "relfit-gate/gate.md"}
     assert {path.name for path in (tmp_path / "relfit-gate").iterdir()} == {
-        *("report.html", "result.json", "gate.xml", "gate.md"),
+        *("report.html", "result.json", "gate.xml", "gate.md")
     }
     assert (tmp_path / outputs["comment"]).read_text(encoding="utf-8") == summary
 
@@ -152,15 +152,12 @@ def test_only_a_result_of_this_run_is_an_answer(act, tmp_path, option):
     assert not (tmp_path / "elsewhere.json").exists()
 
 
-def test_a_folder_writes_no_outputs_of_its_own(act, tmp_path):
+def test_a_folder_that_is_no_line_or_cannot_be_made_is_no_verdict(act, tmp_path):
     """An output is a line: a folder with a newline could have added verdict=non-inferior after the true verdict."""
     done, _, outputs = act(gate="far", folder="out\nverdict=non-inferior")
     assert (done.returncode, outputs["verdict"], outputs["folder"]) == (2, "error", "")
     assert "folder: expected a name on one line" in done.stdout
-
-
-def test_a_folder_that_cannot_be_made_is_no_verdict(act):
-    """N6: bash's own status 1 was taken for a failed gate."""
+    # N6: bash's own status 1 was taken for a failed gate.
     done, summary, outputs = act(gate="far", folder="far.npy")
     assert (done.returncode, outputs["verdict"], outputs["folder"]) == (2, "error", "")
     assert "Gate without an answer" in summary

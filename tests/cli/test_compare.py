@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import refused_line
 
 import relfit
 from relfit.cli import compare as compare_file
@@ -45,16 +46,11 @@ def _files(folder):
 
 
 def _refused(data, capsys, *args):
-    """Run, check status 2, one line on stderr, nothing on stdout and nothing written; return the line."""
+    """The line with which the command is refused; nothing is written."""
     before = _files(data)
-    assert main(args) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("relfit: error: ")
-    assert err.endswith("\n")
-    assert len(err.splitlines()) == 1
+    line = refused_line(capsys, *args)
     assert _files(data) == before
-    return err.strip()
+    return line
 
 
 def test_compare_prints_the_table(data, capsys):
@@ -69,30 +65,17 @@ def test_compare_prints_the_table(data, capsys):
 
 
 def test_options_reach_the_comparison(data, capsys):
-    options = ["--test", "relmulti", "--alpha", "0.1", "--kernel", "imq", "--bandwidth", "2", "--estimator", "linear"]
-    options += [
-        "--dependence",
-        "shared",
-        "--select-fraction",
-        "0.4",
-        "--correction",
-        "holm",
-        "--seed",
-        "9",
-        "--no-progress",
-    ]
-    assert main(["compare", "human.npy", "gpt.npy", "claude.npy", "llama.npy", "--json", "-", *options]) == 0
+    options = "--test relmulti --alpha 0.1 --kernel imq --bandwidth 2 --estimator linear --dependence shared"
+    options += " --select-fraction 0.4 --correction holm --seed 9 --no-progress"
+    files = ["human.npy", "gpt.npy", "claude.npy", "llama.npy"]
+    assert main(["compare", *files, "--json", "-", *options.split()]) == 0
     printed = relfit.Comparison.from_json(capsys.readouterr().out)
-    assert (printed.test, printed.alpha, printed.kernel, printed.estimator) == (
-        "relmulti",
-        0.1,
-        relfit.IMQ(2.0),
-        "linear",
-    )
-    assert (printed.dependence, printed.select_fraction, printed.correction, printed.seed) == ("shared", 0.4, "holm", 9)
+    assert (printed.test, printed.alpha, printed.kernel) == ("relmulti", 0.1, relfit.IMQ(2.0))
+    assert (printed.estimator, printed.dependence, printed.select_fraction) == ("linear", "shared", 0.4)
+    assert (printed.correction, printed.seed) == ("holm", 9)
 
 
-def test_outputs_are_written(data, capsys):
+def test_a_page_and_the_files_are_written_from_the_rows_that_compare_loaded(data, capsys, monkeypatch):
     assert main(["compare", "human.npy", "gpt.npy", "claude.npy", "--json", "out.json", "--html", "out.html"]) == 0
     out = capsys.readouterr().out
     assert "gpt is clearly worse" in out
@@ -100,9 +83,6 @@ def test_outputs_are_written(data, capsys):
     written = relfit.Comparison.from_json((data / "out.json").read_text(encoding="utf-8"))
     assert written.best == "claude"
     assert "gpt is clearly worse" in (data / "out.html").read_text(encoding="utf-8")
-
-
-def test_a_page_takes_the_rows_that_compare_loaded(data, monkeypatch):
     monkeypatch.delattr("relfit.report.recall.load")
     assert main(["compare", "human.npy", "gpt.npy", "claude.npy", "--html", "out.html"]) == 0
     assert "Where they differ" in (data / "out.html").read_text(encoding="utf-8")
@@ -237,12 +217,6 @@ def test_errors_name_the_option_that_was_typed(data, capsys, monkeypatch, option
     assert capsys.readouterr().err == f"relfit: error: {said}\n"
 
 
-def test_a_crash_does_not_look_like_a_failed_gate(data, capsys, monkeypatch):
-    monkeypatch.setattr(compare_file, "compare_with_data", lambda *_args, **_settings: 1 / 0)
-    assert main(["compare", "human.npy", "gpt.npy", "claude.npy"]) == 70
-    assert "ZeroDivisionError" in capsys.readouterr().err
-
-
 def test_real_process(data):
     done = subprocess.run(
         [*RELFIT, "compare", "human.npy", "gpt.npy", "claude.npy", "--gate", "gpt"], capture_output=True
@@ -337,7 +311,7 @@ def test_colour_on_terminals_only(data, plain):
     assert b"worse" in shown
 
 
-def test_refused_before_computing(data, capsys, monkeypatch):
+def test_what_fails_before_or_while_computing_has_its_status(data, capsys, monkeypatch):
     """A mistyped gate or an output that cannot be written costs no computation."""
 
     def never(*_args, **_settings):
@@ -347,3 +321,6 @@ def test_refused_before_computing(data, capsys, monkeypatch):
     files = ["compare", "human.npy", "gpt.npy", "claude.npy"]
     _refused(data, capsys, *files, "--gate", "nobody")
     _refused(data, capsys, *files, "--html", "no/a.html")
+    monkeypatch.setattr(compare_file, "compare_with_data", lambda *_args, **_settings: 1 / 0)
+    assert main(["compare", "human.npy", "gpt.npy", "claude.npy"]) == 70
+    assert "ZeroDivisionError" in capsys.readouterr().err

@@ -13,14 +13,7 @@ import pytest
 from relfit.cli import demo, main
 
 
-def test_the_bundled_digits_are_scikit_learns():
-    sklearn = pytest.importorskip("sklearn.datasets").load_digits()
-    images, labels = demo.digits()
-    assert np.array_equal(images * 16, sklearn.data)
-    assert np.array_equal(labels, sklearn.target)
-
-
-def test_generators_see_only_what_they_are_given():
+def test_the_bundled_digits_are_scikit_learns_and_generators_see_only_theirs():
     """The same training half gives the same images, whatever the reference; all lie in [0, 1]."""
     train, labels, reference = demo.split_digits(3)
     made = demo.generate(train, labels, 50, 3)
@@ -32,6 +25,10 @@ def test_generators_see_only_what_they_are_given():
         assert np.array_equal(images, again[name])
     assert not np.array_equal(made["one Gaussian"], demo.generate(train, labels, 50, 4)["one Gaussian"])
     assert len(reference) == 899
+    sklearn = pytest.importorskip("sklearn.datasets").load_digits()
+    images, labels = demo.digits()
+    assert np.array_equal(images * 16, sklearn.data)
+    assert np.array_equal(labels, sklearn.target)
 
 
 def test_command(tmp_path, monkeypatch, capsys):

@@ -24,24 +24,19 @@ def test_all_is_well_here(capsys):
     assert sum("backend" in line for line in lines) >= 3
 
 
-def test_a_backend_that_is_wrong_is_said(monkeypatch, capsys):
+def test_what_is_broken_is_said_in_one_line(monkeypatch, capsys):
     monkeypatch.setattr(doctor, "known_ksd", lambda: 1.0)
     assert main(["doctor"]) == 1
     out = capsys.readouterr().out
     assert "broken  backend numpy   off by" in out
     assert out.splitlines()[-1].startswith("Something does not work")
 
-
-def test_a_backend_that_crashes_is_said_in_one_line(monkeypatch):
     def crash(*_, **__):
         raise RuntimeError("no such\nluck")
 
     monkeypatch.setattr(doctor, "estimate", crash)
     found = doctor.backend_finding("numpy")
     assert (found.state, found.details) == ("broken", "RuntimeError: no such")
-
-
-def test_a_wrong_verdict_is_said(monkeypatch):
     result = doctor.compare(np.ones((30, 1)) * np.arange(30)[:, None], [np.zeros((30, 1)), np.ones((30, 1))], rng=0)
     monkeypatch.setattr(doctor, "compare", lambda *_, **__: result)
     assert doctor.self_test().state == "broken"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from commands import refused_line, run
 
 import relfit
-from relfit.cli import main
 
 NAMES = ("real", "good", "meh")
 
@@ -20,48 +20,25 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(capsys, *args):
-    status = main([str(arg) for arg in args])
-    return (status, *capsys.readouterr())
-
-
-def refused(capsys, *args):
-    """The one line that the command is refused with."""
-    status, out, err = run(capsys, *args)
-    assert (status, out) == (2, "")
-    (line,) = err.splitlines()
-    return line
-
-
 COMPARE = ("compare", "real.npy", "good.npy", "meh.npy")
 
 
-@pytest.mark.parametrize(
-    ("option", "typed", "usual"),
-    [("--test", "RelPSI", "relpsi"), ("--test", "Best-Set", "best-set"), ("--preset", "KID", "kid")],
-)
-def test_names_have_any_case(folder, capsys, option, typed, usual):
+def test_names_have_any_case(folder, capsys):
     """D22: papers write RelPSI."""
-    status, out, _ = run(capsys, *COMPARE, option, typed)
-    assert status == 0
-    assert out == run(capsys, *COMPARE, option, usual)[1]
+    for option, typed in (("--test", "RelPSI"), ("--test", "Best-Set"), ("--preset", "KID")):
+        status, out, _ = run(capsys, *COMPARE, option, typed)
+        assert (status, out) == (0, run(capsys, *COMPARE, option, typed.lower())[1])
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant"), [("comapre", "compare"), ("eval", "evals"), ("loss", "losses"), ("Compare", "compare")]
-)
-def test_a_command_that_does_not_exist(capsys, typed, meant):
-    """D48: the most similar command is suggested."""
-    line = refused(capsys, typed, "real.npy")
-    assert line == f"relfit: error: No such command '{typed}'. Did you mean 'relfit {meant}'? (see relfit --help)"
-
-
-@pytest.mark.parametrize("command", ["compare", "losses", "evals", "pair"])
-@pytest.mark.parametrize("option", ["--confidence", "--level"])
-def test_a_confidence_level_is_an_error_rate(capsys, command, option):
-    """D48: --dependence was suggested."""
-    line = refused(capsys, command, "a", "b", "c", option, "0.95")
-    assert f"No such option '{option}'. Did you mean '--alpha'?" in line
+def test_a_command_or_option_that_does_not_exist(capsys):
+    """D48: the most similar command is suggested; --dependence was suggested for a confidence."""
+    for typed, meant in (("comapre", "compare"), ("eval", "evals"), ("loss", "losses"), ("Compare", "compare")):
+        line = refused_line(capsys, typed, "real.npy")
+        assert line == f"relfit: error: No such command '{typed}'. Did you mean 'relfit {meant}'? (see relfit --help)"
+    for command in ("compare", "losses", "evals", "pair"):
+        for option in ("--confidence", "--level"):
+            line = refused_line(capsys, command, "a", "b", "c", option, "0.95")
+            assert f"No such option '{option}'. Did you mean '--alpha'?" in line
 
 
 @pytest.mark.parametrize(("name", "warned"), [("out.pdf", True), ("out.html", False), ("out.HTM", False)])
@@ -107,7 +84,7 @@ def decided(capsys, *args):
 def test_a_table_with_a_row_for_each_model(scores, capsys):
     """D23: `give losses.T` is no answer on the command line."""
     for name in ("turned.csv", "turned.npy"):
-        line = refused(capsys, "losses", name, "--higher-is-better")
+        line = refused_line(capsys, "losses", name, "--higher-is-better")
         assert line.endswith("; if rows are models, use --transpose")
     expected = decided(capsys, "wide.csv", "--item", "doc_id")[0]
     assert decided(capsys, "turned.csv", "--transpose")[:2] == (expected, ("a", "b", "c"))
@@ -129,21 +106,18 @@ def test_a_table_with_a_row_for_each_model(scores, capsys):
 )
 def test_a_transposed_table_that_is_none(scores, capsys, arguments, said):
     (scores / "twice.csv").write_text((scores / "turned.csv").read_text().replace("\nb,", "\na,"))
-    assert said in refused(capsys, "losses", *arguments, "--transpose", "--higher-is-better")
+    assert said in refused_line(capsys, "losses", *arguments, "--transpose", "--higher-is-better")
 
 
-def test_the_command_for_logs_is_named(scores, capsys):
+def test_what_else_is_meant_is_named(scores, capsys, folder):
     """D27: `relfit features` was advised for a folder of logs."""
     (scores / "my logs").mkdir()
-    line = refused(capsys, "losses", "my logs", "--higher-is-better")
+    line = refused_line(capsys, "losses", "my logs", "--higher-is-better")
     assert line.endswith("expected a file, got a folder; for the logs of evaluations use  relfit evals 'my logs'")
-
-
-def test_fid_is_not_offered(folder, capsys):
-    """D36: the reason, and what to use instead."""
-    line = refused(capsys, *COMPARE, "--preset", "fid")
+    # D36: the reason, and what to use instead.
+    line = refused_line(capsys, *COMPARE, "--preset", "fid")
     assert line == (
         "relfit: error: --preset: FID is not offered, because its estimate is biased by an amount that depends on the "
         "model and on the number of images; use --preset kid, on the same features"
     )
-    assert "did you mean kid?" in refused(capsys, *COMPARE, "--preset", "kdi")
+    assert "did you mean kid?" in refused_line(capsys, *COMPARE, "--preset", "kdi")

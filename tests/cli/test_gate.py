@@ -29,10 +29,7 @@ def files(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("gated", "status", "words"),
-    [
-        ("far", 1, "far is worse than production"),
-        ("newcopy", 0, "newcopy holds the same rows as production"),
-    ],
+    [("far", 1, "far is worse than production"), ("newcopy", 0, "newcopy holds the same rows as production")],
 )
 def test_every_file_says_what_the_terminal_says(files, capsys, gated, status, words):
     command = ["compare", "reference.npy", "far.npy", "production.npy", "newcopy.npy", "--gate", gated]

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from commands import refused_line
 
 import relfit
 from relfit.cli import inputs as cli_inputs
@@ -36,14 +37,6 @@ def _json(capsys, *args):
     return {key: None if key == "command" else value for key, value in json.loads(out).items()}
 
 
-def _refused(capsys, *args):
-    assert main(args) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert len(err.splitlines()) == 1
-    return err
-
-
 def _compare(kind="npy"):
     return ["compare", *(f"{name}.{kind}" for name in NAMES)]
 
@@ -59,20 +52,6 @@ def test_columns_apply_to_every_file(data, capsys):
     expected = relfit.compare(chosen.pop("human"), chosen, rng=0).to_dict()
     assert {**printed, "encoding": None} == {**expected, "reference": "human.csv"}
     assert _json(capsys, *_compare("npy"), "--columns", "2,0") == {**expected, "reference": "human.npy"}
-
-
-@pytest.mark.parametrize(
-    ("columns", "said"),
-    [
-        ("w", "human.csv: expected a column called 'w', got 'id', 'x', 'y' and 'z'"),
-        ("x,x", "human.csv: expected each column once"),
-        ("id", "human.csv: no column is left to compare; left out: 'id' (free text or an id"),
-        ("9", "human.csv: expected columns from 0 to 3, got 9"),
-        ("", "columns: expected names, numbers or ranges"),
-    ],
-)
-def test_columns_refused(data, capsys, columns, said):
-    assert said in _refused(capsys, *_compare("csv"), "--columns", columns)
 
 
 # --- rows
@@ -99,26 +78,35 @@ def test_files_of_unequal_length_have_no_rows_that_belong_together(data, capsys)
     """100 rows of 150 and of 90 would both be cut to size and then pass for rows of one prompt."""
     files = ["compare", "human.npy", "gpt.npy", "short.npy", "--rows", "50"]
     said = "--rows: --dependence shared expects files of equal length, got [90, 150] rows"
-    assert said in _refused(capsys, *files, "--dependence", "shared")
-    assert "got [90, 150] rows" in _refused(capsys, *files, "--dependence", "paired")
+    assert said in refused_line(capsys, *files, "--dependence", "shared")
+    assert "got [90, 150] rows" in refused_line(capsys, *files, "--dependence", "paired")
     assert main([*files, "--dependence", "independent"]) == 0
     files = ["compare", "short.npy", "gpt.npy", "claude.npy", "--rows", "50"]
     assert main([*files, "--dependence", "shared"]) == 0
     capsys.readouterr()
-    assert "got [90, 150] rows" in _refused(capsys, *files, "--dependence", "paired")
+    assert "got [90, 150] rows" in refused_line(capsys, *files, "--dependence", "paired")
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("kind", "options", "said"),
     [
-        (["--rows", "0"], "--rows"),
-        (["--rows", "many"], "--rows"),
-        (["--rows", "10"], "expected at least 20 rows"),
-        (["--rows", "50", "--dependence", "chain"], "--rows: a random choice of rows breaks the order of a chain"),
+        ("csv", ["--columns", "w"], "human.csv: expected a column called 'w', got 'id', 'x', 'y' and 'z'"),
+        ("csv", ["--columns", "x,x"], "human.csv: expected each column once"),
+        ("csv", ["--columns", "id"], "human.csv: no column is left to compare; left out: 'id' (free text or an id"),
+        ("csv", ["--columns", "9"], "human.csv: expected columns from 0 to 3, got 9"),
+        ("csv", ["--columns", ""], "columns: expected names, numbers or ranges"),
+        ("npy", ["--rows", "0"], "--rows"),
+        ("npy", ["--rows", "many"], "--rows"),
+        ("npy", ["--rows", "10"], "expected at least 20 rows"),
+        (
+            "npy",
+            ["--rows", "50", "--dependence", "chain"],
+            "--rows: a random choice of rows breaks the order of a chain",
+        ),
     ],
 )
-def test_rows_refused(data, capsys, options, said):
-    assert said in _refused(capsys, *_compare(), *options)
+def test_refusals(data, capsys, kind, options, said):
+    assert said in refused_line(capsys, *_compare(kind), *options)
 
 
 def test_only_the_rows_drawn_are_read_from_a_mapped_file(data):

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from commands import refused_line
 
 import relfit
 from relfit.cli import main
@@ -23,14 +24,6 @@ def data(tmp_path, monkeypatch):
         (tmp_path / f"{name}.txt").write_text("\n".join(f"{name} says <{k}>" for k in range(120)), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def _refused(capsys, *args):
-    assert main(args) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert len(err.splitlines()) == 1
-    return err
 
 
 def test_items_are_shown(data, capsys):
@@ -50,12 +43,9 @@ def result(data, capsys):
     return relfit.Comparison.from_json(Path("result.json").read_text(encoding="utf-8"))
 
 
-def test_report_prints_what_compare_printed(result, capsys):
+def test_report_prints_what_compare_printed_and_pages_with_and_without_data(result, capsys, data):
     assert main(["report", "result.json"]) == 0
     assert capsys.readouterr().out == f"{result}\n"
-
-
-def test_report_pages_with_and_without_data(data, result, capsys):
     assert main(["report", "result.json", "--html", "bare.html"]) == 0
     assert main(["report", "result.json", *FILES, "--html", "full.html", "--items", "gpt=gpt.txt"]) == 0
     assert capsys.readouterr().out == "Report: bare.html\nReport: full.html\n"
@@ -82,28 +72,26 @@ def test_pages_of_scores_that_are_given_again(tmp_path, monkeypatch, capsys):
     assert again == first.replace(" --json result.json --html first.html", "")
     capsys.readouterr()
     Path("other.csv").write_text("\n".join(["id,task,model,loss", *lines[:100]]), encoding="utf-8")
-    assert "expected the scores" in _refused(capsys, "report", "result.json", "other.csv", "--html", "a.html")
-    assert "expected one table" in _refused(capsys, "report", "result.json", "a.csv", "b.csv", "--html", "a.html")
+    assert "expected the scores" in refused_line(capsys, "report", "result.json", "other.csv", "--html", "a.html")
+    assert "expected one table" in refused_line(capsys, "report", "result.json", "a.csv", "b.csv", "--html", "a.html")
 
 
 def test_report_refusals(data, result, capsys):
-    assert "none.json: no such file" in _refused(capsys, "report", "none.json")
+    assert "none.json: no such file" in refused_line(capsys, "report", "none.json")
     Path("other.json").write_text(json.dumps({"a": 1}), encoding="utf-8")
-    assert "expected a result written by relfit compare --json" in _refused(capsys, "report", "other.json")
-    assert "got something else of schema None" in _refused(capsys, "report", "other.json")
+    assert "expected a result written by relfit compare --json" in refused_line(capsys, "report", "other.json")
+    assert "got something else of schema None" in refused_line(capsys, "report", "other.json")
     assert main(["pair", *FILES[:3], "--json", "pair.json"]) == 0
     capsys.readouterr()
-    assert "got a relfit.PairComparison of schema 2" in _refused(capsys, "report", "pair.json")
-    assert "expected a result" in _refused(capsys, "report", "gpt.npy")
-    assert "give --html PATH too" in _refused(capsys, "report", "result.json", *FILES)
-    assert "expected 3 files, one for each model, got 2" in _refused(
-        capsys, "report", "result.json", *FILES[:3], "--html", "a.html"
-    )
-    swapped = ["human.npy", "claude.npy", "gpt.npy", "llama.npy"]
-    assert "expected the data this result was made from" in _refused(
-        capsys, "report", "result.json", *swapped, "--html", "a.html"
-    )
-    assert "it is an input too" in _refused(capsys, "report", "result.json", "--html", "result.json")
+    assert "got a relfit.PairComparison of schema 2" in refused_line(capsys, "report", "pair.json")
+    assert "expected a result" in refused_line(capsys, "report", "gpt.npy")
+    assert "give --html PATH too" in refused_line(capsys, "report", "result.json", *FILES)
+    page = ["--html", "a.html"]
+    line = refused_line(capsys, "report", "result.json", *FILES[:3], *page)
+    assert "expected 3 files, one for each model, got 2" in line
+    line = refused_line(capsys, "report", "result.json", FILES[0], *FILES[:0:-1], *page)
+    assert "expected the data this result was made from" in line
+    assert "it is an input too" in refused_line(capsys, "report", "result.json", "--html", "result.json")
     assert not Path("a.html").exists()
 
 

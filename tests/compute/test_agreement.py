@@ -9,26 +9,23 @@ torch = pytest.importorskip("torch")
 CUDA = torch.cuda.is_available()
 
 
+@pytest.mark.parametrize(
+    ("options", "backend"),
+    [
+        ({"backend": "numpy", "precision": "single"}, "numpy (float32)"),
+        ({"backend": "torch"}, "torch (cpu)"),
+        ({"backend": "torch", "precision": "single"}, "torch (cpu, float32)"),
+    ],
+    ids=["numpy, single", "torch", "torch, single"],
+)
 @pytest.mark.parametrize("seed", range(16))
-def test_numpy_in_single_precision(seed):
-    found = difference(problem(seed, largest=300), backend="numpy", precision="single")
-    assert found["backend"] == "numpy (float32)"
-    assert found["of a standard error"] <= SINGLE, found
-    assert not found["other verdicts"], found
-
-
-@pytest.mark.parametrize("seed", range(16))
-def test_torch_in_double_precision(seed):
-    found = difference(problem(seed, largest=300), backend="torch")
-    assert found["backend"] == "torch (cpu)"
-    assert found["of the kernel mean"] <= DOUBLE, found
-    assert not found["other verdicts"], found
-
-
-@pytest.mark.parametrize("seed", range(16))
-def test_torch_in_single_precision(seed):
-    found = difference(problem(seed, largest=300), backend="torch", precision="single")
-    assert found["of a standard error"] <= SINGLE, found
+def test_a_backend(seed, options, backend):
+    found = difference(problem(seed, largest=300), **options)
+    assert found["backend"] == backend
+    if "precision" in options:
+        assert found["of a standard error"] <= SINGLE, found
+    else:
+        assert found["of the kernel mean"] <= DOUBLE, found
     assert not found["other verdicts"], found
 
 

@@ -12,16 +12,10 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.compute import reduce
 from relfit.compute.checkpoint import finished_patches
 
+pytestmark = pytest.mark.usefixtures("small_patches")
 N = 900
-
-
-@pytest.fixture(autouse=True)
-def _small_patches(monkeypatch):
-    monkeypatch.setattr(reduce, "PATCH_ROWS", 200)
-    monkeypatch.setattr(reduce, "BLOCK_ROWS", 200)
 
 
 @pytest.fixture

@@ -57,15 +57,11 @@ def test_fused_kernels_that_do_not_fit_leave_the_work_to_torch_and_say_so():
 
 
 @pytest.mark.usefixtures("machine")
-def test_auto_without_a_device_stays_with_numpy(monkeypatch):
+def test_numba_is_taken_by_the_number_of_pairs_if_there_is_no_device_and_it_works(monkeypatch):
     monkeypatch.setattr(reduce, "has_cuda", lambda: False)
     assert name_of("auto", "double", workload(pairs=reduce.DEVICE_PAIRS)) == "numpy"
     with pytest.raises(BackendUnavailable, match='"triton" needs a CUDA device'):
         chosen_backend("triton", "double", workload())
-
-
-@pytest.mark.usefixtures("machine")
-def test_numba_is_taken_by_the_number_of_pairs_if_it_works(monkeypatch):
     monkeypatch.setattr(reduce, "has_cuda", lambda: False)
     much = reduce.COMPILED_PAIRS
     assert name_of("auto", "double", workload(pairs=much)) == "numpy"

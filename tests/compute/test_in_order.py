@@ -43,15 +43,12 @@ def test_results_come_in_order_and_few_tasks_are_held():
     assert recorded.cancelled == []
 
 
-def test_an_error_cancels_the_unfinished_tasks():
+def test_an_error_or_closing_cancels_the_unfinished_tasks():
     recorded = Recorded()
     with pytest.raises(ValueError, match="broken"):
         list(recorded.run([1, "broken", 3, 4, 5]))
     assert recorded.submitted == [1, "broken", 3, 4]
     assert recorded.cancelled == ["broken", 3, 4]
-
-
-def test_closing_cancels_the_unfinished_tasks():
     recorded = Recorded()
     results = recorded.run(range(10))
     next(results)
@@ -59,14 +56,7 @@ def test_closing_cancels_the_unfinished_tasks():
     assert recorded.cancelled == [1, 2]
 
 
-def test_a_broken_executor_is_reported():
-    broken = Future()
-    broken.set_exception(BrokenExecutor("killed"))
-    with pytest.raises(WorkersLost, match=r"ended without a result.*killed"):
-        list(in_order([1], lambda task: broken, lambda: 1))
-
-
-def test_threads_only_where_they_pay():
+def test_threads_only_where_they_pay_and_a_broken_executor_is_reported():
     for pairs, threads, kind in (
         (SERIAL_PAIRS, 2, ThreadPoolExecutor),
         (SERIAL_PAIRS - 1, 2, type(None)),
@@ -75,3 +65,7 @@ def test_threads_only_where_they_pay():
         with local_executor(pairs, threads) as executor:
             assert type(executor) is kind
             assert list(local_results([3, 2], lambda x: (pow, x, 2), executor)) == [(3, 9), (2, 4)]
+    broken = Future()
+    broken.set_exception(BrokenExecutor("killed"))
+    with pytest.raises(WorkersLost, match=r"ended without a result.*killed"):
+        list(in_order([1], lambda task: broken, lambda: 1))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import threadpoolctl
 from oracle.products import products
+from refusals import refused
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import relfit
@@ -45,13 +46,6 @@ def test_cross_products_give_rows_and_columns(kernel, n, m, rng):
 
 
 N = 700
-
-
-@pytest.fixture
-def small_patches(monkeypatch):
-    """Patches of 200 rows, so that small samples have several."""
-    monkeypatch.setattr(reduce, "PATCH_ROWS", 200)
-    monkeypatch.setattr(reduce, "BLOCK_ROWS", 200)
 
 
 @pytest.fixture
@@ -148,11 +142,9 @@ def test_mapped_rows_are_those_of_the_array(tmp_path):
 
 def test_kernels_of_functions_are_refused_by_processes(samples):
     kernel = relfit.Radial(lambda t: np.exp(-t), lambda t: -np.exp(-t), lambda t: np.exp(-t))
-    with (
-        ProcessPoolExecutor(1, get_context("spawn")) as processes,
-        pytest.raises(relfit.InputError, match="cannot be sent to other processes"),
-    ):
-        relfit.estimate(*samples, kernel=kernel, compute=relfit.Compute(executor=processes))
+    with ProcessPoolExecutor(1, get_context("spawn")) as processes:
+        compute = relfit.Compute(executor=processes)
+        refused(lambda: relfit.estimate(*samples, kernel=kernel, compute=compute), "cannot be sent to other processes")
 
 
 class Deadly(relfit.IMQ):

@@ -78,17 +78,13 @@ def at(fraction, action):
     return progress
 
 
-def test_same_bits_from_a_client_and_from_its_executor(samples, expected, cluster):
+def test_same_bits_from_a_client_and_its_executor_and_no_rows_stay(samples, expected, cluster):
     _, client = cluster
     seen = []
     report = lambda *now: seen.append(now)  # noqa: E731
     same(estimated(samples, executor=client, progress=report), expected)
     assert seen[-1][0] == seen[-1][1]
     same(estimated(samples, executor=client.get_executor()), expected)
-
-
-def test_rows_do_not_stay_on_workers(samples, cluster):
-    _, client = cluster
     estimated(samples, executor=client)
     held = client.run(lambda dask_worker: len(dask_worker.data))
     deadline = time.monotonic() + 20

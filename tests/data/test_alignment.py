@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from commands import refused_line
 from refusals import refused
 
 import relfit
@@ -76,12 +77,6 @@ def _json(capsys, *args):
     return json.loads(capsys.readouterr().out)
 
 
-def _refused(capsys, *args):
-    assert main(["compare", *args]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    return line
-
-
 def _files(kind):
     return [f"{name}.{kind}" for name in ("real", "good", "meh")]
 
@@ -122,18 +117,18 @@ def test_without_names_on_one_side_position_counts(folder, capsys, nameless):
 def test_other_names_are_refused_with_a_few_of_them(folder, capsys):
     arrays = _write(folder, "csv", [0, 1, 2])
     _csv(folder / "good.csv", arrays["good"], ["a", "height", "b"])
-    assert _refused(capsys, *_files("csv")).endswith(
+    assert refused_line(capsys, "compare", *_files("csv")).endswith(
         "good.csv: expected the reference's columns, got 'age' and 'pulse' missing, 'a' and 'b' extra; rename them, "
         "or leave them out (--drop age,pulse,a,b)"
     )
     found = _json(capsys, *_files("csv"), "--columns", "0-2")
     _same(found, _expected())
     _csv(folder / "good.csv", np.ones((5, 50)), [f"{'long' * 30}{k}" for k in range(50)])
-    line = _refused(capsys, *_files("csv"))
+    line = refused_line(capsys, "compare", *_files("csv"))
     assert "and 47 more extra" in line
     assert len(line) < 400
     _csv(folder / "good.csv", np.ones((5, 2)), ["pulse", "age"])
-    assert "got 'height' missing; rename" in _refused(capsys, *_files("csv"))
+    assert "got 'height' missing; rename" in refused_line(capsys, "compare", *_files("csv"))
 
 
 def _pandas(rows, names):
@@ -220,7 +215,7 @@ def test_a_column_that_is_left_out_anyway_may_be_missing_in_a_model(folder, caps
     said = "'tailnum' is missing in 'ctgan', and left out of all (free text or an id: 60 different values in 60 cells)"
     assert said in warnings
     ctgan.drop(columns="delay").assign(tailnum="N").to_csv("ctgan.csv", index=False)
-    line = _refused(capsys, "real.csv", "tvae.csv", "ctgan.csv")
+    line = refused_line(capsys, "compare", "real.csv", "tvae.csv", "ctgan.csv")
     assert "got 'delay' missing; rename them, or leave them out (--drop delay" in line
 
 
@@ -242,4 +237,4 @@ def test_row_numbers_under_no_name_are_left_out(folder, capsys):
         assert f"'{called}' is missing in 'meh', and left out of all (row numbers)" in mixed["warnings"]
         assert mixed["discrepancy"] == expected["discrepancy"]
     # Rows of numbers as they are would count them as data.
-    assert "are these row numbers?" in _refused(capsys, *_files("csv"), "--preset", "kid")
+    assert "are these row numbers?" in refused_line(capsys, "compare", *_files("csv"), "--preset", "kid")

@@ -50,11 +50,6 @@ def test_numbers_in_any_form_become_float64_rows(value):
     _same(value, ROWS)
 
 
-def test_one_dimension_is_a_column():
-    _same([1, 2, 3], [[1.0], [2.0], [3.0]])
-    _same(np.arange(6)[::2], [[0.0], [2.0], [4.0]])
-
-
 @pytest.mark.parametrize(
     ("value", "came"),
     [
@@ -78,32 +73,31 @@ def test_what_is_not_a_number_is_refused_by_kind(value, came):
     refused(lambda: as_rows("model 'x'", value), "model 'x': expected numbers, got ", came, "convert to float")
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 4), (1, 1, 1, 1), ()])
-def test_other_numbers_of_axes_are_refused_with_the_shape(shape):
-    refused(lambda: as_rows("reference", np.ones(shape)), "reference: expected rows and columns", str(shape), "flatten")
+def test_other_numbers_of_axes_are_refused_with_the_shape():
+    for shape in ((2, 3, 4), (1, 1, 1, 1), ()):
+        array = np.ones(shape)
+        refused(lambda x=array: as_rows("reference", x), "reference: expected rows and columns", str(shape), "flatten")
 
 
-def test_masked_values_are_counted():
+def test_what_is_no_complete_finite_row_is_counted():
     masked = np.ma.masked_array(ROWS, mask=[[1, 0], [0, 0], [1, 0]])
     refused(lambda: as_rows("reference", masked), "reference: expected complete rows, got 2 masked values")
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_non_finite_rows_are_counted_and_the_first_is_named(bad, dtype):
-    given = np.ones((10, 3), dtype=dtype)
-    given[4, 2] = given[7, 0] = given[7, 1] = bad
-    refused(lambda: as_rows("model 'x'", given), "model 'x': expected finite numbers", "2 of 10 rows", "first: row 4)")
-
-
-def test_sizes_that_no_squared_distance_can_hold_are_refused():
-    """(2e152)² overflows next to a kernel length of 1e-152, so values from 1e152 on are refused and not clipped."""
+    # (2e152)² overflows next to a kernel length of 1e-152, so values from 1e152 on are refused and not clipped.
     assert LARGEST_VALUE == 1e152
     given = np.ones((5, 2))
     given[3, 1] = -1e300
     refused(lambda: as_rows("reference", given), "below 1e+152", "1 of 5 rows", "row 3", "rescale")
     given[3, 1] = 9.9e151
     assert as_rows("reference", given)[3, 1] == 9.9e151
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_non_finite_rows_are_counted_and_the_first_is_named(dtype):
+    given = np.ones((10, 3), dtype=dtype)
+    for bad in (np.nan, np.inf, -np.inf):
+        given[4, 2] = given[7, 0] = given[7, 1] = bad
+        said = ("model 'x': expected finite numbers", "2 of 10 rows", "first: row 4)")
+        refused(lambda: as_rows("model 'x'", given), *said)
 
 
 # --- torch
@@ -129,9 +123,6 @@ def test_torch_tensors_in_every_state(torch):
     _same(torch.tensor(ROWS)[:, 0], ROWS[:, :1])
     _same(list(torch.tensor(ROWS)))
     _same(torch.tensor([[True, False]]), [[1.0, 0.0]])
-
-
-def test_torch_refusals(torch):
     refused(lambda: as_rows("model 'x'", torch.ones(2, 2, 2)), "model 'x': expected rows and columns", "(2, 2, 2)")
     refused(lambda: as_rows("model 'x'", torch.ones(2, 2, device="meta")), "model 'x': expected an array, got a Tensor")
     refused(lambda: as_rows("model 'x'", torch.ones(2, dtype=torch.complex64)), "model 'x': ", "complex numbers")
@@ -179,9 +170,6 @@ def test_pandas(pandas):
     _same(pandas.DataFrame({"a": [True, False], "b": [0.5, 1.0]}), [[1.0, 0.5], [0.0, 1.0]])
     _same(pandas.Series([1.0, 2.0]), [[1.0], [2.0]])
     _same(pandas.DataFrame({"a": pandas.arrays.SparseArray([0.0, 2.0])}), [[0.0], [2.0]])
-
-
-def test_pandas_refusals(pandas):
     frame = pandas.DataFrame({"id": ["x", "y"], "x": [1.0, 2.0], "when": pandas.to_datetime(["2020", "2021"])})
     frame["kind"], frame["c"] = pandas.Categorical([1, 2]), [1j, 2j]
     message = refused(lambda: as_rows("reference", frame), "reference: expected columns of numbers, got 'id' (")
@@ -206,9 +194,6 @@ def test_polars(polars):
     _same(frame.cast(polars.Float32))
     _same(frame.cast(polars.Decimal(10, 2)))
     _same(polars.DataFrame({"a": [True, False], "b": [0.5, 1.0]}), [[1.0, 0.5], [0.0, 1.0]])
-
-
-def test_polars_refusals(polars):
     frame = polars.DataFrame({"id": ["x", "y"], "x": [1.0, 2.0], "e": [[1.0], [2.0]]})
     refused(lambda: as_rows("reference", frame), "got 'id' (String) and 'e' (List(Float64)); drop or convert them")
     refused(lambda: as_rows("reference", frame.lazy()), "got 'id' (String)")
@@ -279,11 +264,13 @@ class Convertible:
         return ROWS
 
 
-def test_objects_by_protocol():
+def test_one_dimension_is_a_column_and_objects_come_by_protocol():
     _same(Convertible())
     _same(Exchanged(ROWS.copy()))
     _same(Exchanged(ROWS.astype(np.float32)))
     _same(Old(ROWS.copy()))
+    _same([1, 2, 3], [[1.0], [2.0], [3.0]])
+    _same(np.arange(6)[::2], [[0.0], [2.0], [4.0]])
 
 
 # --- the whole way

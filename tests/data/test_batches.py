@@ -140,11 +140,7 @@ def test_frames_in_batches_are_a_table(way, memory, scratch):
     data, *models = (sources(frame)[way] for frame in frames)
     result = relfit.compare(data, dict(zip("ab", models, strict=True)), **options)
     assert np.array_equal(result.estimates, expected.estimates)
-    assert (result.encoding, result.inputs, result.warnings) == (
-        expected.encoding,
-        expected.inputs,
-        expected.warnings,
-    )
+    assert (result.encoding, result.inputs, result.warnings) == (expected.encoding, expected.inputs, expected.warnings)
 
 
 def test_frames_with_densities_or_a_preset_are_rows(scratch):
@@ -164,10 +160,15 @@ def failing(rows):
     raise RuntimeError("the disk is gone")
 
 
-def test_what_is_used_up_or_has_no_rows():
+def test_what_is_used_up_or_is_no_source_of_rows():
     used = parts(A)
     list(used)
     refused(lambda: relfit.compare(DATA, {"a": used, "b": B}), "model 'a': expected rows, but generator yields none")
+    for value in ({"x": [1.0]}, {1.0, 2.0}, b"rows", list, np.ones):
+        assert gathered("x", value) == (value, None)
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3))
+    assert gathered("x", model)[0] is model
 
 
 def of_text():
@@ -210,14 +211,6 @@ def test_an_error_inside_the_generator_is_the_users(memory, scratch):
         relfit.compare(DATA, {"a": failing(A), "b": B}, compute=relfit.Compute(memory=memory))
 
 
-def test_what_is_iterable_and_no_source_of_rows():
-    for value in ({"x": [1.0]}, {1.0, 2.0}, b"rows", list, np.ones):
-        assert gathered("x", value) == (value, None)
-    torch = pytest.importorskip("torch")
-    model = torch.nn.Sequential(torch.nn.Linear(3, 3))
-    assert gathered("x", model)[0] is model
-
-
 def test_the_bar_says_what_is_read(tmp_path, monkeypatch):
     shown = []
     monkeypatch.setattr(bars._Bar, "show", lambda self, *now: shown.append(now))
@@ -251,16 +244,3 @@ def test_batches_twice_as_large_as_the_budget_stay_below_it(estimator, tmp_path)
     budget = 200_000_000
     assert peak_of(PEAK, budget, estimator, TMPDIR=str(tmp_path)) < budget
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("call", "parts"),
-    [
-        (lambda: relfit.compare(DATA, [A, B], bandwidth=2.0), ("kernel=relfit.Gaussian(bandwidth=...)",)),
-        (lambda: relfit.compare(DATA, [A, B], seed=2), ("seed: is called rng",)),
-        (lambda: relfit.compare(DATA, [A, B], kernel="RBF"), ("got 'RBF'; here it is called gaussian",)),
-        (lambda: relfit.compare("https://example.org/x.npy", [A, B]), ("download the file first",)),
-    ],
-)
-def test_first_mistakes_are_told_the_right_call(call, parts):
-    refused(call, *parts)

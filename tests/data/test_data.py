@@ -33,12 +33,9 @@ def notes(data, *parts):
 # --- names
 
 
-def test_a_sequence_is_numbered_from_one(reference, sample):
+def test_a_mapping_or_a_sequence_is_needed_and_a_sequence_is_numbered(reference, sample, tmp_path):
     assert load(reference, [sample, Sample(sample + 1)]).names == ("m1", "m2")
     assert load(reference, (sample, (sample + 1).tolist())).names == ("m1", "m2")
-
-
-def test_files_of_one_name_are_not_told_apart_by_guessing(reference, sample, tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         np.save(tmp_path / folder / "out.npy", sample)
@@ -48,19 +45,14 @@ def test_files_of_one_name_are_not_told_apart_by_guessing(reference, sample, tmp
     refused(lambda: load(reference, [sample, tmp_path / "m1.npy"]), "two are called 'm1'")
 
 
-@pytest.mark.parametrize("name", ["", "  ", "\n", True, None, ("a",), b"a"])
-def test_names_that_are_no_names_are_refused(reference, sample, name):
-    refused(lambda: load(reference, {"a": sample, name: sample}), "models: expected names that are non-empty text")
-
-
-@pytest.mark.parametrize("models", ["a.npy", b"a.npy", np.ones((2, 5, 3)), 5, None, {1, 2}, iter([1])])
-def test_what_is_neither_mapping_nor_sequence_is_refused(reference, models):
-    refused(lambda: load(reference, models), "models: expected a mapping", type(models).__name__)
-
-
-@pytest.mark.parametrize("names", ["ab", ("a",), ("a", "a"), ("a", ""), ("a", " "), ("1", 1), None, 5, ("a", "b", "c")])
-def test_a_pair_needs_two_names(names):
-    refused(lambda: check_pair_names(names), "names: expected two different names, got ")
+def test_names_that_are_no_names_are_refused(reference, sample):
+    for name in ("", "  ", "\n", True, None, ("a",), b"a"):
+        models = {"a": sample, name: sample}
+        refused(lambda m=models: load(reference, m), "models: expected names that are non-empty text")
+    for models in ("a.npy", b"a.npy", np.ones((2, 5, 3)), 5, None, {1, 2}, iter([1])):
+        refused(lambda m=models: load(reference, m), "models: expected a mapping", type(models).__name__)
+    for names in ("ab", ("a",), ("a", "a"), ("a", ""), ("a", " "), ("1", 1), None, 5, ("a", "b", "c")):
+        refused(lambda n=names: check_pair_names(n), "names: expected two different names, got ")
     assert check_pair_names(["a", 1]) == ("a", "1")
 
 
@@ -81,15 +73,6 @@ def test_the_reference_comes_first(reference, sample):
     )
 
 
-@pytest.mark.parametrize("form", ["csr_matrix", "coo_matrix", "csr_array", "dok_array", "lil_array"])
-def test_sparse_matrices_are_told_to_be_converted(reference, sample, form):
-    """D30: Text features are sparse, and were taken for batches of single numbers."""
-    sparse = getattr(scipy.sparse, form)(np.where(reference > 0.5, reference, 0.0))
-    said = f"expected an array, got a sparse {form}; convert it by .toarray()"
-    refused(lambda: load(sparse, [sample, sample]), f"reference: {said}")
-    refused(lambda: load(reference, {"a": sparse, "b": sample}), f"model 'a': {said}")
-
-
 def test_batches_of_single_rows_are_blamed_where_they_are(reference, sample):
     """D30: A generator of rows is a generator of batches of one column: the reference is wrong then, not the models."""
     said = "expected batches of rows with 3 columns, got batches whose numbers are rows of one column"
@@ -101,18 +84,15 @@ def test_batches_of_single_rows_are_blamed_where_they_are(reference, sample):
 # --- kinds and dimensions
 
 
-def test_dimensions_must_agree(reference, sample):
+def test_dimensions_must_agree_and_the_bad_argument_is_named(reference, sample):
     refused(lambda: load(reference, {"a": sample, "b": sample[:, :2]}), "model 'b': expected 3 columns like", "got 2")
     refused(lambda: load(reference, {"a": normal(dim=3), "b": normal(dim=2)}), "model 'b': expected dimension 3", "2")
     refused(lambda: load(reference[:, 0], [sample, sample]), "model 'm1': expected 1 columns")
-
-
-@pytest.mark.parametrize("value", [None, len, lambda x: -x])
-def test_a_bare_function_is_told_to_be_a_density(reference, sample, value):
-    refused(lambda: load(reference, {"a": sample, "b": value}), "model 'b': expected an array", "Density(score=...)")
-
-
-def test_a_density_as_the_reference_takes_samples_only(sample):
+    bad = sample.copy()
+    bad[9] = np.nan
+    refused(lambda: load(bad, [sample, sample]), "reference: ", "1 of 50 rows", "row 9")
+    refused(lambda: load(reference, {"a": sample, "b\nc": bad}), r"model 'b\nc': ", "1 of 50 rows")
+    refused(lambda: load(reference, {"a": sample, "b": "gone.npy"}), "gone.npy: no such file")
     data = load(normal(dim=3), {"a": sample, "b": sample + 1, "c": sample.copy()})
     assert data.copies == {"c": "a"}
     refused(lambda: load(normal(), {"a": sample, "b": normal()}), "model 'b': expected a sample, got a Density")
@@ -120,12 +100,16 @@ def test_a_density_as_the_reference_takes_samples_only(sample):
     refused(lambda: load(normal(), [sample, sample[:, :2]]), "model 'm2': expected 3 columns")
 
 
-def test_the_bad_argument_is_named(reference, sample):
-    bad = sample.copy()
-    bad[9] = np.nan
-    refused(lambda: load(bad, [sample, sample]), "reference: ", "1 of 50 rows", "row 9")
-    refused(lambda: load(reference, {"a": sample, "b\nc": bad}), r"model 'b\nc': ", "1 of 50 rows")
-    refused(lambda: load(reference, {"a": sample, "b": "gone.npy"}), "gone.npy: no such file")
+def test_bare_functions_and_sparse_matrices_are_told_what_to_be(reference, sample):
+    """D30: Text features are sparse, and were taken for batches of single numbers."""
+    for value in (None, len, lambda x: -x):
+        models = {"a": sample, "b": value}
+        refused(lambda m=models: load(reference, m), "model 'b': expected an array", "Density(score=...)")
+    for form in ("csr_matrix", "coo_matrix", "csr_array", "dok_array", "lil_array"):
+        sparse = getattr(scipy.sparse, form)(np.where(reference > 0.5, reference, 0.0))
+        said = f"expected an array, got a sparse {form}; convert it by .toarray()"
+        refused(lambda x=sparse: load(x, [sample, sample]), f"reference: {said}")
+        refused(lambda x=sparse: load(reference, {"a": x, "b": sample}), f"model 'a': {said}")
 
 
 # --- densities
@@ -152,12 +136,15 @@ def test_a_score_that_is_wrong_names_the_model_and_the_rows(reference, score, pa
     refused(lambda: load(reference, {"a": normal(), "b": Density(score=score)}), "model 'b': score: ", *parts)
 
 
-def test_a_density_needs_a_function():
+def test_a_density_needs_a_function_with_values_in_its_support(rng):
     refused(lambda: Density(), "Density: expected score= or log_prob=, got neither")
     refused(lambda: Density(score=3), "Density: expected score to be callable, got int")
     refused(lambda: Density(log_prob="x"), "Density: expected log_prob to be callable, got str")
     wrong = Density(log_prob=lambda x: x)
     refused(lambda: scores_of("b", wrong, np.ones((4, 2))), "model 'b': log_prob: expected shape (4,), got (4, 2)")
+    half = Density(log_prob=lambda x: np.where(x[:, 0] > 0.0, -x[:, 0], -np.inf))
+    x = rng.normal(size=(40, 1))
+    refused(lambda: scores_of("b", half, x), "model 'b': score: expected finite values", "of 40 rows")
 
 
 def test_a_log_density_of_one_row_is_told_how_to_take_all(reference):
@@ -206,21 +193,19 @@ def test_finite_differences_follow_the_scale_of_the_data_and_not_its_offset(rng,
         assert np.isfinite(got).all()
 
 
-def test_finite_differences_outside_the_support_are_refused_without_a_warning(rng):
-    half = Density(log_prob=lambda x: np.where(x[:, 0] > 0.0, -x[:, 0], -np.inf))
-    x = rng.normal(size=(40, 1))
-    refused(lambda: scores_of("b", half, x), "model 'b': score: expected finite values", "of 40 rows")
-
-
 # --- copies
 
 
-def test_equal_samples_are_collapsed_on_the_first(reference, sample):
+def test_copies_are_equal_samples_or_scores_that_agree_at_every_row(reference, sample, rng):
     models = {"z": sample, "a": sample.copy(), "m": sample + 1, "b": sample.astype(">f8"), "c": sample.tolist()}
     data = load(reference, models)
     assert data.copies == {"a": "z", "b": "z", "c": "z"}
     assert tuple(data.models) == ("z", "m")
     assert data.names == tuple(models)
+    rows = rng.normal(size=(1000, 1))
+    rows[1] = 50.0
+    other = Density(score=lambda x: np.where(x > 40.0, 1.0, -x))
+    assert load(rows, {"a": normal(), "b": other}).copies == {}
 
 
 @pytest.mark.parametrize("unit", [1e-30, 1e-7, 1.0, 1e7, 1e30])
@@ -234,25 +219,15 @@ def test_scores_equal_to_twelve_digits_are_copies_whatever_the_unit(reference, u
     assert load(reference, models).copies == {"b": "a"}
 
 
-def test_scores_that_agree_at_the_probe_only_are_no_copies(rng):
-    reference = rng.normal(size=(1000, 1))
-    reference[1] = 50.0
-    other = Density(score=lambda x: np.where(x > 40.0, 1.0, -x))
-    assert load(reference, {"a": normal(), "b": other}).copies == {}
-
-
 # --- notes
 
 
-def test_rows_shared_with_the_reference_are_counted_exactly(reference, sample):
+def test_rows_shared_with_the_reference_are_counted_unless_they_meet_by_chance(reference, sample, rng):
     seen = sample.copy()
     seen[[3, 8, 20]] = reference[[0, 0, 59]]
     data = load(reference, {"clean": sample, "seen": seen})
     assert len(data.warnings) == 1
     assert notes(data, "3 of 50 rows of 'seen' also occur in the reference")
-
-
-def test_data_with_atoms_meet_by_chance_unless_all_rows_are_the_same(rng):
     draws = [rng.integers(3, size=(60, 2)) for _ in range(3)]
     assert load(draws[0], draws[1:]).warnings == ()
     assert notes(load(draws[0], {"a": draws[0].copy(), "b": draws[1]}), "60 of 60 rows of 'a'")

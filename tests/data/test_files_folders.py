@@ -51,25 +51,6 @@ def test_the_rows_and_names_of_all_files(folder, tmp_path):
     assert np.array_equal(opened, SAMPLES["data"][:, 1:2])
 
 
-@pytest.mark.parametrize("memory", [None, "1GB"])
-@pytest.mark.parametrize("estimator", ["complete", "linear", "landmarks"])
-def test_the_answer_of_one_file(memory, estimator, tmp_path):
-    files, folders = {}, {}
-    for name, rows in SAMPLES.items():
-        files[name], folders[name] = str(tmp_path / f"{name}.parquet"), str(tmp_path / name)
-        write(tmp_path / f"{name}.parquet", rows)
-        for k in range(3):
-            # Columns in another order stand under their names.
-            order = [0, 1, 2] if k < 2 else [2, 0, 1]
-            names = np.array(["x", "y", "z"])[order]
-            write(tmp_path / name / f"{k}.parquet", rows[100 * k : 100 * k + 100, order], names)
-    options = {"rng": 0, "estimator": estimator, "compute": relfit.Compute(memory=memory)}
-    one, parts = (relfit.compare(some.pop("data"), some, **options) for some in (files, folders))
-    assert np.array_equal(parts.estimates, one.estimates)
-    assert np.array_equal(parts.covariance, one.covariance)
-    assert (parts.encoding, parts.inputs, parts.warnings) == (one.encoding, one.inputs, one.warnings)
-
-
 def test_names_of_folders_are_columns_as_in_pandas(tmp_path):
     pandas = pytest.importorskip("pandas")
     rows = SAMPLES["data"]
@@ -91,12 +72,10 @@ def test_names_of_folders_are_columns_as_in_pandas(tmp_path):
         assert result.encoding == expected.encoding
 
 
-def test_other_columns_are_refused_by_name(folder):
+def test_parts_that_differ_or_are_damaged_are_named(folder):
     write(folder / "d.parquet", {"x": [1.0], "y": [1.0], "zz": [1.0]})
     refused(lambda: read_rows(folder), "d.parquet: expected the columns of ", "only one of the two has 'z' and 'zz'")
-
-
-def test_a_damaged_part_is_named(folder):
+    (folder / "d.parquet").unlink()
     damaged = folder / "more" / "c.parquet"
     damaged.write_bytes(damaged.read_bytes()[:-20])
     refused(lambda: read_rows(folder), "more/c.parquet: cannot be read; it is truncated, damaged")

@@ -48,13 +48,6 @@ def save(request, tmp_path):
     return write
 
 
-def test_round_trip(save):
-    path = save({"x": ROWS[:, 0], "y": ROWS[:, 1]})
-    rows = as_rows("reference", path)
-    np.testing.assert_array_equal(rows, ROWS)
-    assert rows.dtype == np.float64
-
-
 @pytest.mark.parametrize(
     "column",
     [
@@ -72,19 +65,16 @@ def test_columns_by_name_leave_the_others_unread(save):
     path = save({"id": ["a", "b", "c"], "x": ROWS[:, 0], "y": ROWS[:, 1], "z": [None, 1.0, 2.0]})
     np.testing.assert_array_equal(read_rows(path, columns="y,x"), ROWS[:, ::-1])
     np.testing.assert_array_equal(read_rows(path, columns="1-2"), ROWS)
-    refused(
-        lambda: read_rows(path), "expected columns of numbers, got 'id' (string)", "select numeric columns (columns=)"
-    )
+
+    refused(lambda: read_rows(path), "expected columns of numbers, got 'id' (string)", "select numeric columns (colum")
     refused(lambda: read_rows(path, columns="w"), "expected a column called 'w', got 'id', 'x', 'y' and 'z'")
+    assert as_rows("reference", save({"x": [1, 2]})).dtype == np.float64
 
 
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        (
-            {"x": [None, 1.0, 2.0, None, None], "y": [1.0] * 5, "z": [1, 2, 3, 4, None]},
-            "got nulls: 3 in 'x' and 1 in 'z'; fill or drop them",
-        ),
+        ({"x": [None, 1.0, None], "y": [1.0] * 3, "z": [1, 2, None]}, "got nulls: 2 in 'x' and 1 in 'z'; fill or drop"),
         ({"e": [[1.0, None], [2.0, 3.0]]}, "got nulls: 1 in 'e'"),
         ({"e": [[1.0, 2.0], None]}, "got nulls: 1 in 'e'"),
     ],
@@ -110,14 +100,14 @@ def test_many_rows_in_many_groups(tmp_path, rng):
     np.testing.assert_array_equal(read_rows(tmp_path / "a.parquet", columns="c,a"), rows[:, [2, 0]])
 
 
-@pytest.mark.parametrize("name", ["a.parquet", "a.feather", "a.arrow"])
-def test_without_pyarrow_one_line_says_what_to_install(tmp_path, monkeypatch, name):
-    (tmp_path / name).write_bytes(b"x")
+def test_without_pyarrow_or_with_an_old_one_one_line_says_what_to_install(tmp_path, monkeypatch):
+    paths = [tmp_path / name for name in ("a.parquet", "a.feather", "a.arrow")]
+    for path in paths:
+        path.write_bytes(b"x")
+    # Older ones unpickle.
+    with monkeypatch.context() as patched:
+        patched.setattr(pa, "__version__", "14.0.0")
+        refused(lambda: read_rows(paths[0]), "needs pyarrow 14.0.1 or newer, got 14.0.0", "-U pyarrow")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    refused(lambda: read_rows(tmp_path / name), name, "needs pyarrow; install it with  pip install pyarrow")
-
-
-def test_a_pyarrow_that_unpickles_is_refused(tmp_path, monkeypatch):
-    (tmp_path / "a.parquet").write_bytes(b"x")
-    monkeypatch.setattr(pa, "__version__", "14.0.0")
-    refused(lambda: read_rows(tmp_path / "a.parquet"), "needs pyarrow 14.0.1 or newer, got 14.0.0", "-U pyarrow")
+    for path in paths:
+        refused(lambda p=path: read_rows(p), path.name, "needs pyarrow; install it with  pip install pyarrow")

@@ -136,7 +136,7 @@ def test_a_pickle_in_a_chunk_is_never_opened(tmp_path, changes):
     assert trap.stayed_shut()
 
 
-def test_unknown_codecs_are_named_and_never_run(tmp_path):
+def test_unknown_codecs_are_named_and_never_run_also_inside_shards(tmp_path):
     class Odd(numcodecs.abc.Codec):
         codec_id = "relfit-odd"
 
@@ -149,9 +149,6 @@ def test_unknown_codecs_are_named_and_never_run(tmp_path):
     numcodecs.register_codec(Odd)
     _create(tmp_path / "a.zarr", zarr_format=2, compressors=Odd())
     refused(lambda: read_rows(tmp_path / "a.zarr"), "got the codec 'relfit-odd', which relfit never runs")
-
-
-def test_codecs_inside_shards_are_seen():
     inside = {"codecs": [{"name": "bytes"}, {"name": "numcodecs.pickle"}], "index_codecs": [{"name": "crc32c"}]}
     assert set(_codec_names([{"name": "sharding_indexed", "configuration": inside}])) == {
         *("sharding_indexed", "bytes", "pickle", "crc32c")
@@ -160,7 +157,7 @@ def test_codecs_inside_shards_are_seen():
     assert list(_codec_names({"id": "Blosc"})) == ["blosc"]
 
 
-def test_folders_and_archives_of_something_else(tmp_path):
+def test_what_cannot_be_read_is_one_line(tmp_path, monkeypatch):
     (tmp_path / "empty.zarr").mkdir()
     refused(lambda: read_rows(tmp_path / "empty.zarr"), "empty.zarr: cannot be read")
     (tmp_path / "plain").mkdir()
@@ -172,9 +169,6 @@ def test_folders_and_archives_of_something_else(tmp_path):
     for content in (b"", b"PK\x05\x06" + bytes(18), b"text"):
         (tmp_path / "a.zip").write_bytes(content)
         refused(lambda: read_rows(tmp_path / "a.zip"), "a.zip: cannot be read")
-
-
-def test_without_zarr_one_line_says_what_to_install(tmp_path, monkeypatch):
     (tmp_path / "a.zarr").mkdir()
     monkeypatch.setitem(sys.modules, "zarr", None)
     refused(lambda: read_rows(tmp_path / "a.zarr"), "needs zarr; install it with  pip install zarr")

@@ -5,10 +5,10 @@ import os
 import numpy as np
 import pytest
 import scipy.sparse
+from commands import refused_line
 from refusals import refused
 
 import relfit
-from relfit.cli import main
 from relfit.cli.inputs import load_object
 from relfit.data.files import read_rows
 
@@ -41,28 +41,22 @@ def test_another_separator_is_asked_about(tmp_path, text, columns, said):
 def test_one_file_with_another_separator(folder, capsys, odd):
     for name in ("real", "good", "meh"):
         (folder / f"{name}.csv").write_text("a,b\n1,2\n".replace(",", ";" if name == odd else ","))
-    line = _line(capsys, "real.csv", "good.csv", "meh.csv")
+    line = refused_line(capsys, "compare", "real.csv", "good.csv", "meh.csv")
     assert "good.csv: expected the reference's columns" in line
     assert "separated by ';'?; rename them" in line
 
 
-@pytest.mark.parametrize("text", ["a,b\n1,x;y\n", "a\nx\n", 'a\n"1,5"\n'])
-def test_what_is_separated_by_commas_is_not(tmp_path, text):
-    (tmp_path / "a.csv").write_text(text)
-    assert "separated by" not in refused(lambda: read_rows(tmp_path / "a.csv"), "expected numbers")
+def test_what_is_separated_by_commas_is_not(tmp_path):
+    for text in ("a,b\n1,x;y\n", "a\nx\n", 'a\n"1,5"\n'):
+        (tmp_path / "a.csv").write_text(text)
+        assert "separated by" not in refused(lambda: read_rows(tmp_path / "a.csv"), "expected numbers")
 
 
-def _line(capsys, *args):
-    assert main(["compare", *args]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    return line
-
-
-def test_pipes_are_refused_with_what_to_do(folder, capsys):
+def test_pipes_and_modules_in_the_folder(folder, capsys):
     said = "pipes cannot be read; save to a file first"
-    assert f"-: {said}" in _line(capsys, "-", "good.npy", "meh.npy")
-    assert f"-: {said}" in _line(capsys, "real.npy", "good.npy", "-")
-    assert f"-: {said}" in _line(capsys, "real.npy", "good.npy", "-", "--memory", "2GB")
+    assert f"-: {said}" in refused_line(capsys, "compare", "-", "good.npy", "meh.npy")
+    assert f"-: {said}" in refused_line(capsys, "compare", "real.npy", "good.npy", "-")
+    assert f"-: {said}" in refused_line(capsys, "compare", "real.npy", "good.npy", "-", "--memory", "2GB")
     os.mkfifo("pipe.csv")
     refused(lambda: read_rows("pipe.csv"), f"pipe.csv: {said}")
     reader, writer = os.pipe()
@@ -71,9 +65,6 @@ def test_pipes_are_refused_with_what_to_do(folder, capsys):
     finally:
         os.close(reader)
         os.close(writer)
-
-
-def test_a_module_in_the_folder_is_named_as_a_file(folder):
     (folder / "my_models.py").write_text("good = 3\n")
     refused(lambda: load_object("my_models:good"), "my_models: cannot be imported", "; or write my_models.py:good")
     assert load_object("my_models.py:good") == 3
@@ -88,11 +79,11 @@ def samples():
     return np.random.default_rng(0).normal(size=(3, 60, 2))
 
 
-@pytest.mark.parametrize("test", ["RelPSI", "rel_psi", relfit.RelPSI, relfit.RelPSI()], ids=str)
-def test_a_test_by_any_of_its_names(samples, test):
+def test_a_test_by_any_of_its_names(samples):
     """D22: any case, and the class."""
-    assert relfit.compare(samples[0], list(samples[1:]), test=test, rng=0).test == "relpsi"
-    assert relfit.compare_pair(*samples, test=test, rng=0).test == "relpsi"
+    for test in ("RelPSI", "rel_psi", relfit.RelPSI, relfit.RelPSI()):
+        assert relfit.compare(samples[0], list(samples[1:]), test=test, rng=0).test == "relpsi"
+        assert relfit.compare_pair(*samples, test=test, rng=0).test == "relpsi"
 
 
 # --- scores
@@ -103,22 +94,20 @@ def scores():
     return np.random.default_rng(1).random((60, 2))
 
 
-@pytest.mark.parametrize("mean", [0.8, 1, True, np.float32(0.8), np.int64(1), np.array(0.8)], ids=repr)
-def test_means_are_no_scores(mean):
+def test_means_are_no_scores():
     """D29: "expected rows and columns, got shape ()"."""
     said = "expected a score for each item, got one number; pass the scores of the items, because the error"
-    refused(lambda: relfit.compare_losses({"a": mean, "b": 0.7}, higher_is_better=True), f"losses['a']: {said}")
-    refused(lambda: relfit.compare_losses(mean, higher_is_better=True), f"losses: {said}")
+    for mean in (0.8, 1, True, np.float32(0.8), np.int64(1), np.array(0.8)):
+        two = {"a": mean, "b": 0.7}
+        refused(lambda x=two: relfit.compare_losses(x, higher_is_better=True), f"losses['a']: {said}")
+        refused(lambda x=mean: relfit.compare_losses(x, higher_is_better=True), f"losses: {said}")
 
 
-def test_a_table_with_a_row_for_each_model(scores):
+def test_what_is_no_table_of_scores(scores, tmp_path):
     """D23: in Python it can be turned round in place."""
     line = refused(lambda: relfit.compare_losses(scores.T[:2], higher_is_better=True), "got 2 rows and 60 columns")
     assert line.endswith("; if rows are models, pass losses.T")
-
-
-def test_a_folder_of_logs_is_no_table(tmp_path):
-    """D27: `relfit features` was advised."""
+    # D27: `relfit features` was advised.
     line = refused(lambda: relfit.compare_losses(tmp_path), f"{tmp_path}: expected a file, got a folder")
     assert line.endswith(f"for the logs of evaluations use relfit.read_evals({str(tmp_path)!r})")
 
@@ -126,8 +115,7 @@ def test_a_folder_of_logs_is_no_table(tmp_path):
 def test_numbers_are_names_such_as_those_of_checkpoints(scores, tmp_path):
     """D31: names had to be text."""
     a, b = scores.T
-    lists = {1000: a, 2000: b}
-    names = ("1000", "2000")
+    lists, names = {1000: a, 2000: b}, ("1000", "2000")
     assert relfit.compare_losses(lists, higher_is_better=True).names == names
     assert relfit.compare_losses(scores, names=(1000, np.int64(2000)), higher_is_better=True).names == names
     assert relfit.from_elpd(lists).names == names
@@ -139,11 +127,12 @@ def test_numbers_are_names_such_as_those_of_checkpoints(scores, tmp_path):
     refused(lambda: relfit.compare_losses(scores, names=(True, None), higher_is_better=True), "got True and None")
 
 
-@pytest.mark.parametrize("form", [scipy.sparse.csr_matrix, scipy.sparse.csr_array, scipy.sparse.coo_matrix])
-def test_sparse_scores_are_told_to_be_converted(scores, form):
+def test_sparse_scores_are_told_to_be_converted(scores):
     """D30."""
-    said = f"losses: expected an array, got a sparse {form.__name__}; convert it by .toarray()"
-    refused(lambda: relfit.compare_losses(form(scores), higher_is_better=True), said)
+    for form in (scipy.sparse.csr_matrix, scipy.sparse.csr_array, scipy.sparse.coo_matrix):
+        said = f"losses: expected an array, got a sparse {form.__name__}; convert it by .toarray()"
+        sparse = form(scores)
+        refused(lambda x=sparse: relfit.compare_losses(x, higher_is_better=True), said)
 
 
 # --- batches

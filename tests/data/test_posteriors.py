@@ -65,15 +65,12 @@ def test_posteriors_are_draws(rng, whole):
     )
 
 
-def test_variables_are_matched_by_name(rng):
+def test_variables_are_matched_by_name_and_posteriors_that_are_none_refused(rng):
     (first, x), (second, y), (third, z) = posterior(rng), posterior(rng, ("theta", "mu")), posterior(rng)
     result = relfit.compare(first, {"a": second, "b": third}, rng=0)
     expected = relfit.compare(x, {"a": y, "b": z}, rng=0)
     np.testing.assert_array_equal(result.estimates, expected.estimates)
     assert result.warnings == expected.warnings
-
-
-def test_posteriors_that_are_none(rng):
     held, rows = posterior(rng)
     text = Dataset({"mu": DataArray(np.full((4, 30), "x"), ("chain", "draw"))})
     models = {"a": rows, "b": rows + 1.0}
@@ -88,15 +85,13 @@ def test_posteriors_that_are_none(rng):
     refused(lambda: relfit.compare(rows, {"a": held, "b": few}), said)
 
 
-@pytest.mark.parametrize("several", [False, True])
-def test_posteriors_are_no_scores(rng, several):
+def test_posteriors_are_no_scores(rng):
     """The groups were taken for columns of text."""
     data = InferenceData(log_likelihood=1, posterior=posterior(rng)[0])
-    losses = {"a": data, "b": data} if several else data
-    line = refused(lambda: relfit.compare_losses(losses, higher_is_better=True))
-    where = "losses['a']" if several else "losses"
-    assert line.startswith(f"{where}: expected scores, got InferenceData; PSIS-LOO gives scores of Bayesian models: ")
-    assert line.endswith('use relfit.decide(relfit.from_elpd({"name": data, ...}))')
+    for losses, where in ((data, "losses"), ({"a": data, "b": data}, "losses['a']")):
+        line = refused(lambda losses=losses: relfit.compare_losses(losses, higher_is_better=True))
+        assert line.startswith(f"{where}: expected scores, got InferenceData; PSIS-LOO gives scores of Bayesian models")
+        assert line.endswith('use relfit.decide(relfit.from_elpd({"name": data, ...}))')
 
 
 def test_loo_of_arviz_is_enough(rng, monkeypatch):

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from commands import refused_line
 from refusals import refused
 
 import relfit
@@ -35,10 +36,18 @@ def _estimated(preset, x, y):
     return float(relfit.estimate(x, {"model": y}, preset=preset, rng=0).values[0])
 
 
-def test_kid_is_its_definition(features):
+def test_kid_is_its_definition_and_as_published(features):
     x, y = features
     assert _estimated("kid", x, y) == pytest.approx(_kid_by_loops(x, y), rel=1e-10)
     assert _estimated("kid", x, y[:40]) == pytest.approx(_kid_by_loops(x, y[:40]), rel=1e-10)
+    # KID is unbiased as published; its standard error is nearly the jackknife's (a row of either side left out).
+    joint = relfit.published("kid", x, {"model": y})
+    assert joint.values[0] == pytest.approx(_kid_by_loops(x, y), rel=1e-10)
+    sides = [[_estimated("kid", np.delete(x, a, 0), y) for a in range(60)]]
+    sides.append([_estimated("kid", x, np.delete(y, a, 0)) for a in range(60)])
+    jackknife = sum(59 / 60 * np.square(np.array(side) - np.mean(side)).sum() for side in sides)
+    assert joint.standard_error[0] == pytest.approx(np.sqrt(jackknife), rel=0.03)
+    refused(lambda: relfit.published("fid", x, [y]), "preset", "FID is not offered")
 
 
 def _published_cmmd(x, y):
@@ -65,18 +74,6 @@ def test_cmmd_as_published_on_request(features):
     np.testing.assert_allclose(joint.standard_error, 1000.0 * unbiased.standard_error, rtol=1e-12)
     assert (joint.values > 1000.0 * unbiased.values).all()
     np.testing.assert_array_equal(relfit.published("cmmd", x, [y]).values, joint.values[:1])
-
-
-def test_kid_as_published_on_request(features):
-    """KID is unbiased as published; its standard error is nearly the jackknife's (a row of either side left out)."""
-    x, y = features
-    joint = relfit.published("kid", x, {"model": y})
-    assert joint.values[0] == pytest.approx(_kid_by_loops(x, y), rel=1e-10)
-    sides = [[_estimated("kid", np.delete(x, a, 0), y) for a in range(60)]]
-    sides.append([_estimated("kid", x, np.delete(y, a, 0)) for a in range(60)])
-    jackknife = sum(59 / 60 * np.square(np.array(side) - np.mean(side)).sum() for side in sides)
-    assert joint.standard_error[0] == pytest.approx(np.sqrt(jackknife), rel=0.03)
-    refused(lambda: relfit.published("fid", x, [y]), "preset", "FID is not offered")
 
 
 @pytest.mark.parametrize(
@@ -114,7 +111,7 @@ def test_command_line(files, capsys, preset, command):
     assert any(note.startswith(f"preset {preset}: ") for note in printed["warnings"])
 
 
-@pytest.mark.parametrize("option", [["--kernel", "gaussian"], ["--bandwidth", "2"]])
-def test_a_preset_leaves_no_choice_of_kernel(files, capsys, option):
-    assert main(["compare", *files, "--preset", "kid", *option]) == 2
-    assert f"{option[0]}: --preset kid has its own kernel" in capsys.readouterr().err
+def test_a_preset_leaves_no_choice_of_kernel(files, capsys):
+    for option in (["--kernel", "gaussian"], ["--bandwidth", "2"]):
+        line = refused_line(capsys, "compare", *files, "--preset", "kid", *option)
+        assert f"{option[0]}: --preset kid has its own kernel" in line

@@ -41,16 +41,13 @@ def test_keys_are_those_of_the_host(rng):
         assert together[name].digest == apart.digest
 
 
-def test_tensors_are_kept_and_not_copied(rng):
+def test_tensors_are_kept_and_not_copied_or_refused(rng):
     x = torch.as_tensor(rng.normal(size=(20, 3)))
     assert resident_rows("reference", x, "cpu").data_ptr() == x.data_ptr()
     assert resident_rows("reference", x.float(), "cpu").dtype == torch.float32
     assert resident_rows("reference", x.bfloat16(), "cpu").dtype == torch.float32
     assert resident_rows("reference", torch.arange(4), "cpu").shape == (4, 1)
     assert resident_rows("reference", rng.normal(size=(4, 2)), "cpu").dtype == torch.float64
-
-
-def test_what_cannot_be_used_is_refused():
     bad = torch.ones(6, 2)
     bad[4, 1] = torch.nan
     refused(lambda: resident_rows("model 'a'", bad, "cpu"), "model 'a': expected finite numbers", "(first: row 4)")

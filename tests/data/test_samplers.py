@@ -23,14 +23,11 @@ def reference(rng):
     return rng.normal(size=(200, 2))
 
 
-def test_functions_and_objects_are_drawn_from_and_said(reference):
+def test_functions_and_objects_are_drawn_from_said_and_saved(reference, tmp_path):
     result = relfit.compare(reference, {"f": normal, "machine": Machine(), "given": reference + 1.0}, rng=3)
     assert result.sizes == (200, 200, 200, 200)
     assert result.best == "f"
     assert any("drew 200 rows from 'f', 'machine' (seed 3)" in note for note in result.warnings)
-
-
-def test_the_drawn_rows_can_be_had_saved_and_used_again(reference, tmp_path):
     models = {"f": normal, "machine": Machine()}
     rows = relfit.draw(models, 200, rng=3)
     np.save(tmp_path / "f.npy", rows["f"])
@@ -41,7 +38,7 @@ def test_the_drawn_rows_can_be_had_saved_and_used_again(reference, tmp_path):
     np.testing.assert_array_equal(direct.discrepancy, again.discrepancy)
 
 
-def test_large_draws_come_in_batches():
+def test_large_draws_come_in_batches_and_functions_of_n_are_samplers(reference):
     asked = []
 
     def count(n, rng):
@@ -55,9 +52,17 @@ def test_large_draws_come_in_batches():
     assert rows.shape == (10_000, 1)
     assert asked == [4096, 4096, 1808]
     assert progress[-1] == (10_000, 10_000)
+    # D32: `lambda n: …` was told to be a density, and failed in a Sampler when it was called.
+    own = np.random.default_rng(5)
+    refused(
+        lambda: relfit.compare(reference, {"f": lambda n: own.normal(size=(n, 2)), "g": normal}), "relfit.Sampler(f)"
+    )
+    sampler = relfit.Sampler(lambda n: own.normal(size=(n, 2)))
+    assert relfit.compare(reference, {"f": sampler, "g": normal}, rng=0).sizes == (200, 200, 200)
+    refused(lambda: relfit.Sampler(lambda: 1), "Sampler: expected a function of (n, rng) or of n")
 
 
-def test_scipy_distributions_and_densities_mix_with_samples(reference):
+def test_densities_mix_with_samples_if_they_can_be_sampled(reference):
     target = stats.multivariate_normal([0.0, 0.0])
     result = relfit.compare(reference, {"scipy": target, "rows": reference[::-1] + 0.7}, rng=0)
     assert result.measure == "mmd"
@@ -68,9 +73,6 @@ def test_scipy_distributions_and_densities_mix_with_samples(reference):
         reference, {"a": target, "b": stats.multivariate_normal([1.0, 0.0])}, rng=0, discrepancy="mmd"
     )
     assert forced.measure == "mmd"
-
-
-def test_a_density_without_a_sampler_cannot_be_mixed(reference):
     density = relfit.Density(score=lambda x: -x)
     with pytest.raises(relfit.InputError, match=r"'d' is a density that cannot be sampled") as caught:
         relfit.compare(reference, {"d": density, "rows": reference + 1.0})
@@ -113,14 +115,3 @@ def test_torch_distributions_leave_the_global_state_alone():
     two = relfit.draw({"t": normal_2d}, 100, rng=0)["t"]
     np.testing.assert_array_equal(one, two)
     assert torch.equal(before, torch.random.get_rng_state())
-
-
-def test_a_function_of_the_number_of_rows_can_be_a_sampler(reference):
-    """D32: `lambda n: …` was told to be a density, and failed in a Sampler when it was called."""
-    own = np.random.default_rng(5)
-    refused(
-        lambda: relfit.compare(reference, {"f": lambda n: own.normal(size=(n, 2)), "g": normal}), "relfit.Sampler(f)"
-    )
-    sampler = relfit.Sampler(lambda n: own.normal(size=(n, 2)))
-    assert relfit.compare(reference, {"f": sampler, "g": normal}, rng=0).sizes == (200, 200, 200)
-    refused(lambda: relfit.Sampler(lambda: 1), "Sampler: expected a function of (n, rng) or of n")

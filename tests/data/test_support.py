@@ -84,7 +84,7 @@ def test_densities_that_vanish_at_the_edge_keep_ksd(name):
         assert not result.worse[result.names.index("true")]
 
 
-def test_every_way_to_compare_densities_knows():
+def test_every_way_to_compare_densities_knows_also_rows_of_density_0(rng):
     """D1: pairs and estimates, and with them plans, as well."""
     x = stats.expon().rvs(size=(200, 1), random_state=0)
     models = {"true": stats.expon(), "normal": stats.norm(1.0, 1.0)}
@@ -98,10 +98,7 @@ def test_every_way_to_compare_densities_knows():
     assert any("instead" in note for note in joint.notes)
     assert any("instead" in note for note in relfit.decide(joint).warnings)
     assert any("instead" in note for note in relfit.plan(joint).notes)
-
-
-def test_rows_of_density_0_are_compared_by_likelihood_too(rng):
-    """D1: an edge inside the data, where the density stops or vanishes."""
+    # D1: an edge inside the data, where the density stops or vanishes.
     x = rng.normal(size=(200, 1))
     for density in (stats.expon(), stats.lognorm(1.0)):
         models = {"half": density, "normal": stats.norm(), "shifted": stats.norm(1.0)}
@@ -124,10 +121,7 @@ def on_orthant(x):
 @pytest.mark.parametrize("d", [2, 10, 50])
 def test_edges_are_found_in_several_columns(rng, d):
     flat = adapt(stats.multivariate_normal(np.zeros(d)), d)
-    for log_prob, x in (
-        (in_box, rng.random((300, d))),
-        (on_orthant, rng.exponential(size=(300, d))),
-    ):
+    for log_prob, x in ((in_box, rng.random((300, d))), (on_orthant, rng.exponential(size=(300, d)))):
         (place,) = ends({"edge": Density(log_prob=log_prob), "normal": flat}, x)
         assert place.startswith("'edge' at ")
         assert "in column " in place
@@ -149,12 +143,8 @@ def test_torch_declares_its_supports(rng):
     assert ends({"moved": adapt(moved, 1)}, 1.0 - 2.0 * x) == ["'moved' at 1"]
     chain = [distributions.TanhTransform(), scale]
     inside = adapt(distributions.TransformedDistribution(distributions.Normal(0.0, 1.0), chain), 1)
-    assert np.isfinite(inside.log_probs(np.array([[-1.5], [-0.9], [2.9], [3.1]]))).tolist() == [
-        False,
-        True,
-        True,
-        False,
-    ]
+    ends_at = np.isfinite(inside.log_probs(np.array([[-1.5], [-0.9], [2.9], [3.1]])))
+    assert ends_at.tolist() == [False, True, True, False]
 
 
 def test_numpyro_declares_its_supports(rng):
@@ -186,9 +176,7 @@ def smooth(d):
             - 0.5 * (x.shape[1] - 1) * x[:, 0]
         ),
     }
-    single = {
-        "in float32": lambda x: np.float32(-0.5) * (x.astype(np.float32) ** 2).sum(axis=1),
-    }
+    single = {"in float32": lambda x: np.float32(-0.5) * (x.astype(np.float32) ** 2).sum(axis=1)}
     densities = {name: Density(log_prob=each) for name, each in (log_probs | single).items()}
     return densities | {"multivariate t": adapt(stats.multivariate_t(np.zeros(d), np.eye(d), 3.0), d)}
 

@@ -1,24 +1,32 @@
 """The examples of the pages and of the README run, and print what the pages show."""
 
+import doctest
 import importlib.util
 import re
+import shlex
+import shutil
+import subprocess
+import sys
+import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import relfit
+from relfit.cli import main
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 # Pages whose examples have a test of their own, which knows more about them.
 ELSEWHERE = {
-    "api/models.md": "docs/test_adapters_md.py",
-    "decisions.md": "docs/test_decisions_md.py",
+    "api/models.md": "docs/test_pages.py",
+    "decisions.md": "docs/test_navigation.py",
     "features.md": "features/test_docs_page.py",
     "files.md": "data/test_files_docs.py",
-    "gate.md": "docs/test_report_md.py",
-    "kernels.md": "docs/test_kernels_md.py",
-    "report.md": "docs/test_report_md.py",
+    "gate.md": "docs/test_pages.py",
+    "kernels.md": "docs/test_pages.py",
+    "report.md": "docs/test_pages.py",
 }
 
 
@@ -95,3 +103,77 @@ def test_every_public_name_is_in_the_reference():
 def test_links_of_the_pages_outside_docs_lead_somewhere(name):
     links = re.findall(r"\]\((?!https?:)([^)#]+)", (ROOT / name).read_text(encoding="utf-8"))
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+# --- pages whose examples have a test that knows more about them
+
+
+def _blocks(page, language="python"):
+    return re.findall(rf"^```{language}\n(.*?)^```", (DOCS / page).read_text(encoding="utf-8"), flags=re.S | re.M)
+
+
+@pytest.mark.parametrize(("page", "count"), [("report.md", 1), ("gate.md", 3)])
+def test_python_examples_run(page, count, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks, names = _blocks(page), {}
+    assert len(blocks) == count
+    for block in blocks:
+        exec(compile(block, page, "exec"), names)
+    assert (tmp_path / "report.html").exists() == (page == "report.md")
+
+
+@pytest.mark.parametrize("block", _blocks("kernels.md"))
+def test_examples_of_kernels_md_run(block, rng):
+    rows = rng.normal(size=(300, 2))
+    names = {"relfit": relfit, "np": np, "data": rows[:100], "models": {"a": rows[100:200], "b": rows[200:]}}
+    names["matrix"] = relfit.IMQ().phi(np.square(rows[:, None] - rows).sum(axis=2))
+    names |= {"rows_of_a": np.arange(100, 200), "rows_of_b": np.arange(200, 300)}
+    exec(block, names)
+
+
+@pytest.mark.parametrize(("shift", "status"), [(0.0, 0), (1.0, 1)])
+def test_pipelines_of_gate_md_stop_what_is_worse(shift, status, tmp_path, monkeypatch, capsys):
+    """The relfit command of the pipeline, whose folded lines are one command."""
+    monkeypatch.chdir(tmp_path)
+    joined = re.sub(r"\n +(?=--|relfit)", " ", "".join(_blocks("gate.md", "yaml")))
+    (command,) = [shlex.split(found)[1:] for found in re.findall(r"(relfit compare [^\n]+)", joined)]
+    rng = np.random.default_rng(1)
+    for name, own in (("reference", 0.0), ("production", 0.0), ("new", shift)):
+        np.save(f"{name}.npy", rng.normal(own, 1, (100, 2)))
+    assert main(command) == status
+    assert {"report.html", "result.json", "gate.xml"} <= {path.name for path in tmp_path.iterdir()}
+    said = capsys.readouterr().err
+    assert said.startswith("relfit: gate: new is worse than production") == (status == 1)
+
+
+@pytest.mark.parametrize(("name", "block", "library"), [("forecasts", 0, "arch"), ("bayesian", 1, "arviz_stats")])
+def test_a_session_prints_what_the_guide_shows(name, block, library, tmp_path, monkeypatch):
+    pytest.importorskip(library, reason=f"{library} is not installed")
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(_blocks(f"guides/{name}.md")[block], names)
+    (session,) = _blocks(f"guides/{name}.md", "pycon")
+    test = doctest.DocTestParser().get_doctest(session, names, name, None, None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = doctest.DocTestRunner().run(test)
+    assert (result.attempted, result.failed) == (4, 0)
+
+
+EXAMPLES = _blocks("api/models.md")
+
+
+@pytest.mark.parametrize("block", EXAMPLES, ids=range(len(EXAMPLES)))
+def test_an_example_of_models_md_runs_in_a_process_of_its_own(block, tmp_path):
+    assert len(EXAMPLES) >= 7
+    imported = {name.split(".")[0] for name in re.findall(r"^(?:import|from) ([\w.]+)", block, flags=re.MULTILINE)}
+    missing = sorted(name for name in imported if importlib.util.find_spec(name) is None)
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    if "stan" in imported and shutil.which("g++") is None:
+        pytest.skip("pystan compiles models with g++, which is not here")
+    script = tmp_path / "example.py"
+    script.write_text(block, encoding="utf-8")
+    done = subprocess.run([sys.executable, "-W", "ignore", str(script)], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()

@@ -72,9 +72,13 @@ def site(tmp_path_factory):
     return {page: _Page(page.read_text(encoding="utf-8")) for page in pages}
 
 
-def test_there_is_a_page_for_every_source(site):
+def test_there_is_a_page_for_every_source_and_nothing_is_fetched_from_elsewhere(site):
     made = {page.name for page in site}
     assert {source.with_suffix(".html").name for source in (ROOT / "docs").rglob("*.md")} <= made
+    asked = {link for found in site.values() for link in found.fetched if urlsplit(link).netloc}
+    assert asked == set()
+    styles = [text for page in site for text in page.parent.glob("_static/**/*.css")]
+    assert not [style.name for style in styles if "@import" in style.read_text(encoding="utf-8")]
 
 
 def test_links_within_the_site_lead_somewhere(site):
@@ -89,13 +93,6 @@ def test_links_within_the_site_lead_somewhere(site):
             if not target.exists() or unquote(parts.fragment) not in anchors:
                 broken.append((page.name, link))
     assert broken == []
-
-
-def test_nothing_is_fetched_from_elsewhere(site):
-    asked = {link for found in site.values() for link in found.fetched if urlsplit(link).netloc}
-    assert asked == set()
-    styles = [text for page in site for text in page.parent.glob("_static/**/*.css")]
-    assert not [style.name for style in styles if "@import" in style.read_text(encoding="utf-8")]
 
 
 @pytest.mark.parametrize(("words", "name"), SEARCHES.items(), ids=list(SEARCHES))

@@ -27,16 +27,13 @@ def test_aligned_rows_are_named_with_the_right_option(rng, dependence):
     assert note.endswith('use dependence="paired"')
 
 
-def test_paired_rows_without_partners_are_doubted(rng):
+def test_paired_rows_without_partners_are_doubted_and_independent_rows_are_not(rng):
     reference, models = answers(rng)
     (note,) = notes(reference, models, DOUBT, dependence="paired")
     assert "aligned" not in note
     partners = {"a": models["aligned"], "b": models["aligned"] + 0.1}
     assert not notes(reference, partners, DOUBT, dependence="paired")
-
-
-def test_independent_rows_have_no_note(rng):
-    """The statistic is about standard normal for independent rows, also for skewed ones: it does not reach 5."""
+    # The statistic is about standard normal for independent rows, also for skewed ones: it does not reach 5.
     for _ in range(30):
         models = {"a": rng.exponential(size=(60, 2)), "b": rng.standard_t(3, size=(60, 2))}
         assert not notes(rng.normal(size=(60, 2)), models, NOTE)

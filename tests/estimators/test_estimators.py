@@ -65,7 +65,9 @@ def test_a_target_takes_shared_samples_and_refuses_what_does_not_apply(estimator
     refused(lambda: relfit.estimate(TARGET, models, dependence="chain", **options), "complete", estimator)
 
 
-def test_left_over_rows_are_said():
+def test_pairs_become_lags_and_left_over_rows_are_said():
+    for rows, pairs, lags in ((100, 100, 1), (100, 250, 3), (100, 10**9, 49), (101, 10**9, 50)):
+        assert lags_of(rows, pairs) == lags
     reference, models = draw(243, (243, 243, 243))
     (note,) = relfit.estimate(reference, models, estimator=relfit.Block(20), rng=0).notes
     assert "20 blocks of 12 rows; 3 rows are left over" in note
@@ -88,61 +90,38 @@ def test_block_estimate_by_hand():
 # --- numbers of pairs and blocks
 
 
-@pytest.mark.parametrize(("rows", "pairs", "lags"), [(100, 100, 1), (100, 250, 3), (100, 10**9, 49), (101, 10**9, 50)])
-def test_pairs_become_lags(rows, pairs, lags):
-    assert lags_of(rows, pairs) == lags
+def compared(models=3, rows=240, **options):
+    reference, _ = draw(rows)
+    samples = {f"m{k}": reference + k for k in range(models)}
+    return lambda: relfit.compare(reference, samples, rng=0, **options)
 
 
 @pytest.mark.parametrize(
-    ("options", "parts"),
+    ("call", "parts"),
     [
-        ({"estimator": relfit.Incomplete(100)}, ["pairs", "at least 240", "got 100", "linear"]),
-        ({"estimator": relfit.Block(14)}, ["blocks", "at least 15", "5 for each of 3 models", "got 14"]),
-        ({"estimator": relfit.Block(121)}, ["blocks", "at most 120", "got 121"]),
-        ({"estimator": "fast"}, ["estimator", "incomplete", "'fast'"]),
-        ({"estimator": relfit.Block}, ["estimator", "incomplete", "Block"]),
+        (compared(estimator=relfit.Incomplete(100)), ["pairs", "at least 240", "got 100", "linear"]),
+        (compared(estimator=relfit.Block(14)), ["blocks", "at least 15", "5 for each of 3 models", "got 14"]),
+        (compared(estimator=relfit.Block(121)), ["blocks", "at most 120", "got 121"]),
+        (compared(7, 60, estimator="block"), ['estimator="block"', "at least 70 rows", "7 models", "got 60"]),
+        (compared(estimator="fast"), ["estimator", "incomplete", "'fast'"]),
+        (compared(estimator=relfit.Block), ["estimator", "incomplete", "Block"]),
         (
-            {"discrepancy": "ume", "estimator": relfit.Complete(variance="projection")},
+            compared(discrepancy="ume", estimator=relfit.Complete(variance="projection")),
             ["variance='projection'", "ume", "leave it out"],
         ),
-    ],
-)
-def test_what_does_not_fit_is_refused(options, parts):
-    reference, models = draw()
-    refused(lambda: relfit.compare(reference, models, rng=0, **options), *parts)
-
-
-@pytest.mark.parametrize(
-    ("design", "parts"),
-    [
         (lambda: relfit.Incomplete(0), ["pairs", "at least 1", "got 0"]),
         (lambda: relfit.Incomplete(2.5), ["pairs", "whole number", "got 2.5"]),
         (lambda: relfit.Incomplete(True), ["pairs", "whole number"]),
         (lambda: relfit.Block(-1), ["blocks", "at least 1", "got -1"]),
         (lambda: relfit.Complete("best"), ["variance", "projection", "'best'"]),
+        (lambda: relfit.Complete(variance="corrected"), ['variance="corrected": was removed; use variance="auto"']),
     ],
 )
-def test_a_design_is_checked_when_it_is_made(design, parts):
-    refused(design, *parts)
-
-
-def test_block_default_needs_rows_for_its_models():
-    rng = np.random.default_rng(0)
-    models = {f"m{k}": rng.normal(size=(60, 1)) for k in range(7)}
-    refused(
-        lambda: relfit.compare(rng.normal(size=(60, 1)), models, estimator="block"),
-        'estimator="block"', "at least 70 rows", "7 models", "got 60",
-    )  # fmt: skip
+def test_refusals(call, parts):
+    refused(call, *parts)
 
 
 # --- variance
-
-
-def test_the_corrected_variance_was_removed():
-    refused(
-        lambda: relfit.Complete(variance="corrected"),
-        'variance="corrected": was removed; use variance="auto"',
-    )
 
 
 # --- auto
@@ -176,14 +155,11 @@ def test_auto_says_what_it_picked_and_why(monkeypatch):
     assert 'estimator="auto"' in relfit.estimate(reference, models, estimator="auto", rng=0).notes[0]
 
 
-def test_auto_is_complete_for_thousands_of_rows_and_landmarks_for_a_million():
+def test_auto_goes_by_the_rows_and_the_device(monkeypatch):
     assert automatic(3000)[0] == relfit.Complete()
     estimator, why = automatic(10**6)
     assert estimator == relfit.Landmarks()
     assert "1,000,000 rows" in why
-
-
-def test_auto_knows_what_a_device_can_do(monkeypatch):
     for module in ("base", "cost"):
         monkeypatch.setattr(f"relfit.estimators.{module}.usable_cores", lambda: 2)
     assert automatic(10**5)[0].name == "landmarks"
@@ -239,22 +215,21 @@ def test_command_line_options_reach_the_estimate(files, capsys):
     assert run("--estimator", "auto").estimator == "complete"
 
 
-def test_the_command_line_says_what_replaces_an_option(files, capsys):
-    assert main([*files, "--variance", "corrected"]) == 2
-    assert "error: --variance corrected: was removed; use --variance auto, which counts" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
-    ("options", "owner"),
+    ("options", "said"),
     [
-        (["--pairs", "1000"], "incomplete, got complete"),
-        (["--pairs", "1000", "--estimator", "auto"], "incomplete, got auto"),
-        (["--blocks", "10", "--estimator", "incomplete"], "block, got incomplete"),
-        (["--variance", "projection", "--estimator", "incomplete"], "complete, got incomplete"),
-        (["--variance", "projection", "--estimator", "linear"], "complete, got linear"),
+        (["--pairs", "1000"], "belongs to --estimator incomplete, got complete; leave it out\n"),
+        (["--pairs", "1000", "--estimator", "auto"], "belongs to --estimator incomplete, got auto; leave it out"),
+        (
+            ["--blocks", "10", "--estimator", "incomplete"],
+            "belongs to --estimator block, got incomplete; leave it out\n",
+        ),
+        (["--variance", "projection", "--estimator", "linear"], "belongs to --estimator complete, got linear; leave"),
+        (["--variance", "corrected"], "was removed; use --variance auto, which counts"),
     ],
 )
-def test_an_option_of_another_estimator_is_refused(files, capsys, options, owner):
+def test_an_option_of_another_estimator_is_refused(files, capsys, options, said):
     assert main([*files, *options]) == 2
-    expected = f"relfit: error: {options[0]}: belongs to --estimator {owner}; leave it out\n"
-    assert capsys.readouterr().err == expected
+    error = capsys.readouterr().err
+    assert error.startswith(f"relfit: error: {options[0]}")
+    assert said in error

@@ -81,7 +81,7 @@ def test_related_models_give_the_same_answer_as_one_by_one(kernel):
         np.testing.assert_allclose(together.psi.reference[:, k], u.psi.reference[:, 0], atol=1e-10)
 
 
-def test_combinations_of_few_columns_are_found(rng):
+def test_combinations_of_few_columns_are_found_and_others_left_alone(rng):
     basis = rng.normal(size=(900, 5))
     matrix = np.hstack([basis, basis @ rng.normal(size=(5, 30)) * 10.0 ** rng.integers(-8, 8, size=30)])
     got = independent_columns(matrix)
@@ -89,25 +89,16 @@ def test_combinations_of_few_columns_are_found(rng):
     kernel = rng.random((40, 900))
     size = np.abs(matrix).max(axis=0)
     np.testing.assert_allclose(got.expand(kernel @ got.basis) / size, kernel @ matrix / size, atol=1e-10)
-
-
-def test_unrelated_columns_are_left_alone(rng):
+    for matrix in (np.zeros((100, 8)), np.ones((100, 8)), np.ones((100, 1)), np.ones((3, 50))):
+        got = independent_columns(matrix)
+        np.testing.assert_allclose(got.expand(got.basis), matrix, atol=1e-15)
     matrix = rng.normal(size=(500, 12))
     assert independent_columns(matrix).coefficients is None
-
-
-def test_one_deviating_row_is_enough_to_keep_every_column(rng):
-    """Row 7 of 4000 is not among the rows first looked at; it alone breaks the dependence."""
+    # Row 7 of 4000 is not among the rows first looked at; it alone breaks the dependence.
     basis = rng.normal(size=(4000, 2))
     matrix = np.hstack([basis, basis @ rng.normal(size=(2, 10))])
     matrix[7, -1] += 1e-6
     assert independent_columns(matrix).coefficients is None
-
-
-@pytest.mark.parametrize("matrix", [np.zeros((100, 8)), np.ones((100, 8)), np.ones((100, 1)), np.ones((3, 50))])
-def test_degenerate_matrices(matrix):
-    got = independent_columns(matrix)
-    np.testing.assert_allclose(got.expand(got.basis), matrix, atol=1e-15)
 
 
 def autoregression(m, rho, rng, d=1):
@@ -135,7 +126,4 @@ def test_autocorrelation_time_of_an_autoregression(rho):
     rng = np.random.default_rng(1)
     times = [autocorrelation_time(autoregression(4000, rho, rng)[:, 0]) for _ in range(20)]
     assert np.mean(times) == pytest.approx((1 + rho) / (1 - rho), rel=0.15)
-
-
-def test_a_constant_series_has_time_one():
     assert autocorrelation_time(np.ones(50)) == 1.0

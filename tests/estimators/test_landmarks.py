@@ -1,11 +1,12 @@
 """The estimate by landmarks: against a readable whitened reference, the complete estimate, and itself elsewhere."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from refusals import refused
 
 import relfit
-from relfit.compute import reduce
 from relfit.compute.checkpoint import finished_patches
 from relfit.estimators import landmarks
 from relfit.kernels.composite import Decay, MultiScale, Tilted
@@ -38,33 +39,22 @@ def densities(d, shifts=(0.1, 0.3)):
     return {f"s{s}": relfit.Density(score=lambda x, s=s: s - x, dim=d) for s in shifts}
 
 
-def values(kernel, rows, points):
-    """k(x_a, z_j) by the kernel's own pair function."""
-    a, j = np.meshgrid(np.arange(len(rows)), np.arange(len(points)), indexing="ij")
-    return kernel.pairs(rows[a.ravel()], points[j.ravel()]).reshape(a.shape)
-
-
-@pytest.mark.parametrize("dependence", SIZES)
-@pytest.mark.parametrize("name", KERNELS)
-def test_residuals_of_all_rows_give_the_complete_estimate(name, dependence, rng):
+@pytest.mark.parametrize(("name", "kind"), [*product(KERNELS, SIZES), *product(SMOOTH, ("densities", "target"))])
+def test_residuals_of_all_rows_give_the_complete_estimate(name, kind, rng):
     """However few the landmarks are: the first pass then sees every pair, and nothing is left to chance."""
-    reference, models = sampled(rng, SIZES[dependence])
-    options = {"kernel": KERNELS[name], "dependence": dependence, "rng": 0}
-    complete = relfit.estimate(reference, models, **options)
-    found = relfit.estimate(reference, models, estimator=relfit.Landmarks(2, 10**6), **options)
+    if kind in SIZES:
+        data, options = sampled(rng, SIZES[kind]), {"dependence": kind}
+
+    elif kind == "densities":
+        data, options = (rng.normal(size=(60, 3)), densities(3)), {}
+    else:
+        data, options = (relfit.Density(score=lambda x: -x, dim=3), sampled(rng, (9, 40, 55))[1]), {}
+    options |= {"kernel": KERNELS[name], "rng": 0}
+    complete = relfit.estimate(*data, **options)
+    found = relfit.estimate(*data, estimator=relfit.Landmarks(3, 10**6), **options)
     assert (np.abs(found.values - complete.values) < 1e-9 * complete.standard_error).all()
     np.testing.assert_allclose(found.covariance, complete.covariance, rtol=1e-7, atol=1e-12)
     assert "adds less than 0.1% to the variance" in found.notes[0]
-
-
-@pytest.mark.parametrize("name", SMOOTH)
-def test_the_same_for_densities_and_for_targets(name, rng):
-    kernel, x = KERNELS[name], rng.normal(size=(60, 3))
-    for data in ((x, densities(3)), (relfit.Density(score=lambda x: -x, dim=3), sampled(rng, (9, 40, 55))[1])):
-        complete = relfit.estimate(*data, kernel=kernel, rng=0)
-        found = relfit.estimate(*data, kernel=kernel, estimator=relfit.Landmarks(3, 10**6), rng=0)
-        assert (np.abs(found.values - complete.values) < 1e-9 * complete.standard_error).all()
-        np.testing.assert_allclose(found.covariance, complete.covariance, rtol=1e-7, atol=1e-12)
 
 
 @pytest.mark.parametrize("dependence", ["independent", "paired"])
@@ -97,12 +87,6 @@ def test_chosen_sizes_keep_the_residual_correction_below_its_part(rng):
     np.testing.assert_allclose(found.yardstick, complete.yardstick, rtol=0.1)
     part = float(found.notes[0].split("adds ")[1].split("%")[0].removeprefix("less than "))
     assert part < 5.0
-
-
-@pytest.fixture
-def small_patches(monkeypatch):
-    monkeypatch.setattr(reduce, "PATCH_ROWS", 200)
-    monkeypatch.setattr(reduce, "BLOCK_ROWS", 200)
 
 
 class Stop(Exception):
@@ -159,19 +143,17 @@ def test_what_cannot_be_combined_is_refused(rng):
     reference, models = sampled(rng, (60, 60, 60))
     labels = {name: np.arange(60) // 2 for name in ("reference", *models)}
     target = relfit.Density(score=lambda x: -x, dim=3)
-    calls = {
-        "groups: expected estimator": lambda: relfit.compare(reference, models, estimator="landmarks", groups=labels),
-        'dependence="chain": expected estimator="complete"': lambda: relfit.compare(
-            target, models, estimator="landmarks", dependence="chain"
-        ),
-        "count: expected": lambda: relfit.Landmarks(0),
-        "residual_pairs: expected": lambda: relfit.Landmarks(residual_pairs=2.5),
-        'discrepancy="nystroem": was removed; use estimator="landmarks"': lambda: relfit.compare(
-            reference, models, discrepancy="nystroem"
-        ),
-    }
-    for words, call in calls.items():
-        refused(call, words)
+    refused(
+        lambda: relfit.compare(reference, models, estimator="landmarks", groups=labels), "groups: expected estimator"
+    )
+    refused(
+        lambda: relfit.compare(target, models, estimator="landmarks", dependence="chain"),
+        'dependence="chain": expected estimator="complete"',
+    )
+    refused(lambda: relfit.Landmarks(0), "count: expected")
+    refused(lambda: relfit.Landmarks(residual_pairs=2.5), "residual_pairs: expected")
+    said = 'discrepancy="nystroem": was removed; use estimator="landmarks"'
+    refused(lambda: relfit.compare(reference, models, discrepancy="nystroem"), said)
 
 
 @pytest.mark.parametrize("rows", [1, 2])

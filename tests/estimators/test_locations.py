@@ -42,7 +42,7 @@ def stein_features(kernel, rows, score, points, step=1e-5):
     return features.reshape(len(rows), -1)
 
 
-def test_ume_of_two_rows_each_by_hand():
+def test_few_rows_by_hand():
     """k(x, v) = xv at v = 1, so τ(x) = x. R = {0, 2}, X = {1, 3}: D = 1·3 + 0·2 − 2·(2·1) = −1.
 
     g(0) = 0·(2 − 2) = 0 and g(2) = 2·(0 − 2) = −4, so ψR = 2(g − ḡ) = ±4; f(1) = 1·(3 − 1) = 2 and
@@ -53,6 +53,11 @@ def test_ume_of_two_rows_each_by_hand():
     assert found.psi.reference.tolist() == [[4.0], [-4.0]]
     assert found.psi.models[0].tolist() == [2.0, -2.0]
     assert found.psi.covariance().tolist() == [[20.0]]
+    # Rows ±1, location 0, score −x, k = exp(−r²/2): τ(x) = −2x e^(−½), so D = τ(1)·τ(−1) = −4/e.
+    x = np.array([[1.0], [-1.0], [1.0]])
+    found = fssd(x, [-x], np.zeros((1, 1)), Gaussian(1.0))
+    # Pairs (1,−1), (1,1), (−1,1): the mean of −4/e, 4/e, −4/e.
+    assert found.values[0] == pytest.approx(-4.0 / np.e / 3.0, rel=1e-14)
 
 
 @pytest.mark.parametrize("name", [*KERNELS, "polynomial"])
@@ -86,11 +91,3 @@ def test_fssd_is_the_u_statistic_of_its_features(kernel, rng):
         squares = np.square(centred @ centred.T)
         np.fill_diagonal(squares, 0.0)
         assert found.second_order[i, i] == pytest.approx(2 * squares.sum() / (30 * 29) ** 2, rel=1e-5)
-
-
-def test_fssd_of_one_row_pair_by_hand():
-    """Rows ±1, location 0, score −x, k = exp(−r²/2): τ(x) = −2x e^(−½), so D = τ(1)·τ(−1) = −4/e."""
-    x = np.array([[1.0], [-1.0], [1.0]])
-    found = fssd(x, [-x], np.zeros((1, 1)), Gaussian(1.0))
-    # Pairs (1,−1), (1,1), (−1,1): the mean of −4/e, 4/e, −4/e.
-    assert found.values[0] == pytest.approx(-4.0 / np.e / 3.0, rel=1e-14)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import relfit
 from relfit.cli import main
@@ -91,23 +92,23 @@ def test_samples_of_unequal_sizes_and_those_that_belong_together():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "said"),
     [
-        ({"discrepancy": "fssd"}, r"discrepancy='fssd': expected densities \(relfit.Density\) as models, got samples"),
-        ({"discrepancy": relfit.UME(locations=np.zeros((2, 3)))}, "locations: expected 2 columns .*, got 3"),
-        ({"discrepancy": relfit.UME(locations=700)}, "reference: expected at least 20 rows .*left for the test"),
-        ({"discrepancy": relfit.UME(choose="optimise", fraction=0.01)}, "reference: expected at least 20 .*held out"),
+        ({"discrepancy": "fssd"}, ["discrepancy='fssd': expected densities (relfit.Density) as models, got samples"]),
+        ({"discrepancy": relfit.UME(locations=np.zeros((2, 3)))}, ["locations: expected 2 columns ", ", got 3"]),
+        ({"discrepancy": relfit.UME(locations=700)}, ["reference: expected at least 20 rows ", "left for the test"]),
+        (
+            {"discrepancy": relfit.UME(choose="optimise", fraction=0.01)},
+            ["reference: expected at least 20 ", "held out"],
+        ),
     ],
 )
-def test_refusals(options, message):
-    reference, models = data()
-    with pytest.raises(relfit.InputError, match=message) as error:
-        relfit.compare(reference, models, rng=0, **options)
-    assert "\n" not in str(error.value)
+def test_refusals(options, said):
+    refused(lambda: relfit.compare(*data(), rng=0, **options), *said)
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("given", "said"),
     [
         ({"locations": 0}, "locations: expected a whole number of at least 1, got 0"),
         ({"locations": "ten"}, "locations: expected a number or an array"),
@@ -117,10 +118,9 @@ def test_refusals(options, message):
         ({"locations": [[0.0]], "choose": "optimise"}, "choose: cannot be combined with given locations"),
     ],
 )
-def test_values_are_checked_when_made(given, message):
-    for kind in (relfit.UME, relfit.FSSD):
-        with pytest.raises(relfit.InputError, match=message):
-            kind(**given)
+def test_values_are_checked_when_made(given, said):
+    refused(lambda: relfit.UME(**given), said)
+    refused(lambda: relfit.FSSD(**given), said)
 
 
 def test_command_line(tmp_path, capsys):

@@ -6,18 +6,6 @@ import relfit
 from relfit.report.page import render_report
 
 
-@pytest.mark.parametrize(
-    ("losses", "words"),
-    [
-        ({"a": 1.0, "b": 2.0}, r"losses\['a'\]: expected a score for each item, got one number"),
-        ({"a": [1.0, [2.0]], "b": [1.0, 2.0]}, r"losses\['a'\]"),
-    ],
-)
-def test_losses_of_another_shape_are_refused_in_a_line(losses, words):
-    with pytest.raises(relfit.InputError, match=words):
-        relfit.from_losses(losses)
-
-
 def test_means_and_covariance_of_the_means(rng):
     losses = rng.normal([0.0, 0.1, 0.5], size=(50, 3))
     joint = relfit.from_losses(losses)
@@ -37,22 +25,10 @@ def test_a_loss_plus_a_constant_is_worse_on_all_items(rng):
     assert result.status[2] == ("tie",)
 
 
-def _written(folder, rows, suffix):
-    """The rows in a file whose columns are gpt, claude and llama."""
-    names, path = ["gpt", "claude", "llama"], folder / f"loss{suffix}"
-    if suffix == ".csv":
-        np.savetxt(path, rows, delimiter=",", header=", ".join(names), comments="")
-    else:
-        pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-        from pyarrow import parquet
-
-        parquet.write_table(pyarrow.table(dict(zip(names, rows.T, strict=True))), path)
-    return path
-
-
 def test_a_column_that_numbers_the_items_is_no_model(rng, tmp_path):
     rows = np.column_stack([np.arange(1, 31), rng.exponential(size=(30, 2))])
-    path = _written(tmp_path, rows, ".csv")
+    path = tmp_path / "losses.csv"
+    np.savetxt(path, rows, delimiter=",", header="gpt, claude, llama", comments="")
     refused(lambda: relfit.from_losses(path), "got 1, 2, 3, … in 'gpt'", "leave that column out")
     refused(lambda: relfit.from_losses(rows[:, [1, 0]]), "in 'm2'")
     rows[7, 0] = 3.0
@@ -80,6 +56,8 @@ def test_items_and_groups_are_counted(rng):
 @pytest.mark.parametrize(
     ("losses", "options", "words"),
     [
+        ({"a": 1.0, "b": 2.0}, {}, "losses['a']: expected a score for each item, got one number"),
+        ({"a": [1.0, [2.0]], "b": [1.0, 2.0]}, {}, "losses['a']"),
         (np.zeros((5, 2)), {}, "at least 20"),
         (np.zeros((30, 2)), {"names": ["a"]}, "expected 2"),
         ({"a": [1.0] * 30, "b": [1.0] * 29}, {}, "as many"),
@@ -91,9 +69,7 @@ def test_items_and_groups_are_counted(rng):
     ],
 )
 def test_refusals(losses, options, words):
-    with pytest.raises(relfit.InputError, match=words) as caught:
-        relfit.from_losses(losses, **options)
-    assert "\n" not in str(caught.value)
+    refused(lambda: relfit.from_losses(losses, **options), words)
 
 
 def test_very_small_scores_are_measured_in_a_unit(rng):

@@ -32,6 +32,11 @@ def test_macro_averages(rng):
     assert "macro average over 3 strata" in str(result).splitlines()[0]
     assert relfit.Comparison.from_json(result.to_json()).design == result.design
     assert "macro average over 3 strata" in result.methods_text()
+    # D46: "macro average over 1 strata".
+    scores = np.random.default_rng(0).normal(size=(20, 2))
+    joint = relfit.from_losses(scores, higher_is_better=False, strata=np.zeros(20))
+    assert joint.design is None
+    assert "macro" not in str(relfit.decide(joint))
 
 
 def test_degrees_of_freedom_of_a_macro_average(rng):
@@ -65,7 +70,7 @@ def test_a_few_items_that_decide_a_macro_average_keep_the_level():
     assert lost / trials <= 0.05 + 3.0 * math.sqrt(0.05 * 0.95 / trials)
 
 
-def test_groups_inside_strata(rng):
+def test_groups_inside_and_across_strata(rng):
     """Σ_t w_t² G_t/(G_t − 1) Σ_g (Σ_{a∈g} (x_a − mean_t)/n_t)², written out."""
     tasks = np.repeat([0, 1], [48, 72])
     groups = np.concatenate([np.repeat(np.arange(12), 4), np.repeat(np.arange(100, 112), 6)])
@@ -80,10 +85,7 @@ def test_groups_inside_strata(rng):
     assert joint.groups == (24,)
     alone = relfit.from_losses(losses, strata=tasks, groups=np.arange(120))
     np.testing.assert_allclose(alone.covariance, relfit.from_losses(losses, strata=tasks).covariance, rtol=1e-12)
-
-
-def test_groups_across_strata(rng):
-    """A text with questions in both tasks is one unit: G/(G − 1) Σ_g U_g²."""
+    # A text with questions in both tasks is one unit: G/(G − 1) Σ_g U_g².
     tasks, groups = np.repeat([0, 1], 30), np.tile(np.arange(30), 2)
     losses = rng.normal(size=(60, 2)) + np.tile(rng.normal(size=(30, 2)), (2, 1))
     joint = relfit.from_losses(losses, strata=tasks, groups=groups)
@@ -152,7 +154,7 @@ def judged(rng, n=600, count=80, noise=0.3):
     return judge, np.where(np.isnan(labels), np.nan, people)
 
 
-def test_judge_corrected_by_people(rng):
+def test_judge_corrected_by_people_in_every_form(rng):
     judge, labels = judged(rng)
     joint = relfit.from_losses(judge, labels=labels)
     there = ~np.isnan(labels).any(axis=1)
@@ -175,9 +177,6 @@ def test_judge_corrected_by_people(rng):
     assert joint.values[0] < joint.values[1]
     assert relfit.from_losses(judge).values[0] > relfit.from_losses(judge).values[1]
     assert (joint.standard_error < 0.6 * relfit.from_losses(labels[there]).standard_error).all()
-
-
-def test_labels_in_long_form(rng):
     judge, labels = judged(rng, n=100, count=30)
     rows = [(k, model, judge[k, j], labels[k, j]) for k in range(100) for j, model in enumerate("ab")]
     order = rng.permutation(len(rows))
@@ -210,11 +209,3 @@ def test_labels_in_long_form(rng):
 )
 def test_refusals(rng, options, words):
     refused(lambda: relfit.from_losses(rng.normal(size=(60, 2)), **options), words)
-
-
-def test_one_stratum_is_no_macro_average():
-    """D46: "macro average over 1 strata"."""
-    scores = np.random.default_rng(0).normal(size=(20, 2))
-    joint = relfit.from_losses(scores, higher_is_better=False, strata=np.zeros(20))
-    assert joint.design is None
-    assert "macro" not in str(relfit.decide(joint))

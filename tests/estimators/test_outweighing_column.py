@@ -42,22 +42,19 @@ def test_said_once(unlike, options):
     assert note.startswith("column 1 (counted from 0) holds 99.9% of the variance")
 
 
-def test_said_of_densities_too(unlike):
+def test_said_of_densities_unless_they_are_whitened(unlike):
     data = unlike[0]
     models = [relfit.Density(score=lambda x, s=s: (s - x) / np.array([1.0, 4e8, 1.0]), dim=3) for s in (0.0, 1.0)]
     (note,) = said(data, models, words="whiten the columns")
     assert 'scale="whiten"' in note
     assert said(data, models) == said(data, models, words="whiten the columns", scale="whiten") == []
-
-
-def test_a_density_as_the_reference_is_whitened(unlike):
-    """Unless that is turned off, there is nothing to say."""
+    # Unless that is turned off, there is nothing to say.
     target = relfit.Density(score=lambda x: -x / np.array([1.0, 4e8, 1.0]), dim=3)
     assert said(target, unlike[:2], words="whiten the columns") == []
     assert len(said(target, unlike[:2], words="whiten the columns", scale="none")) == 1
 
 
-def test_the_share_by_hand(rng):
+def test_the_share_by_hand_and_where_nothing_is_said(rng, unlike):
     """Variances 1 and 16: 94.1% of 17. Variances 1 and 36: 97.3% of 37."""
     exact = rng.normal(size=(3, 400, 2))
     exact = (exact - exact.mean(axis=1, keepdims=True)) / exact.std(axis=1, keepdims=True)
@@ -65,10 +62,7 @@ def test_the_share_by_hand(rng):
     assert said(below[0], below[1:]) == []
     (note,) = said(above[0], above[1:])
     assert "97.2%" in note or "97.3%" in note
-
-
-def test_not_said(rng, unlike):
-    """One column; other columns constant; a kernel of inner products; outliers; a shift of a model; pixels."""
+    # One column; other columns constant; a kernel of inner products; outliers; a shift of a model; pixels.
     data, *models = unlike
     assert said(data[:, 1:2], [x[:, 1:2] for x in models]) == []
     still = [x * [0.0, 1.0, 0.0] + 0.1 for x in unlike]

@@ -9,7 +9,6 @@ from relfit.compute.reduce import Runtime
 from relfit.estimators import ksd
 from relfit.estimators.pairkernel import PRODUCT_COLUMNS, ROW_BY_ROW, Band, PairKernel, squared_distances
 from relfit.kernels.composite import Decay, MultiScale, Tilted
-from relfit.kernels.custom import Precomputed
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
 
 SMOOTH = {
@@ -22,6 +21,9 @@ SMOOTH = {
     "sum": Gaussian(0.8) + IMQ(2.0),
     "tilted gaussian": Tilted(Gaussian(1.5), Decay(scale=1.0, centre=0.3)),
     "tilted imq": Tilted(IMQ(), Decay(scale=1.0, centre=0.3)),
+    "tilted matern 5/2": Tilted(Matern(2.5, 1.4), Decay(0.7, 1.3, 0.2)),
+    "tilted sum": Tilted(Gaussian(0.8) + IMQ(2.0), Decay(0.5, 2.0, 0.0)),
+    "tilted by functions": Tilted(IMQ(), (lambda x: -0.1 * np.square(x).sum(axis=1), lambda x: -0.2 * x)),
 }
 KERNELS = {**SMOOTH, "matern 1/2": Matern(0.5, 1.2), "polynomial": Polynomial(scale=0.2)}
 COLUMNS = [1, 3, PRODUCT_COLUMNS + 8]
@@ -116,32 +118,14 @@ def test_stein_values_are_the_same_in_every_layout(name, d, seed, n):
     assert_close(sums, pairs.sum(axis=2).T - diagonals, within)
 
 
-def test_a_gaussian_takes_one_product():
-    """Products with φ alone: 1, x, ‖x‖², and s and s·x of every model."""
-    right = PairKernel(Gaussian(1.0)).stein_columns(np.ones((4, 3)), [np.ones((4, 3))] * 2)
-    assert {w: columns.shape for w, columns in right.items()} == {"phi": (4, 1 + 3 + 1 + 2 + 6)}
-
-
-def test_values_of_a_matrix_are_looked_up():
-    matrix = np.array([[4.0, 1.0, 2.0], [1.0, 4.0, 3.0], [2.0, 3.0, 4.0]])
-    k = PairKernel(Precomputed(matrix))
-    x, y = np.array([[0.0], [2.0]]), np.array([[1.0], [0.0]])
-    np.testing.assert_array_equal(k.values(x, y), [[1.0, 4.0], [3.0, 2.0]])
-    np.testing.assert_array_equal(k.values(x, y, ROW_BY_ROW), [1.0, 2.0])
-
-
 @pytest.mark.parametrize("d", COLUMNS)
-def test_rows_far_out_keep_their_distances(d, rng):
+def test_distances_of_rows_far_out_and_of_equal_rows(d, rng):
     """Neighbours 1 apart, two clusters 1e8 apart: products of rows would lose r² altogether."""
     x = rng.normal(size=(6, d)) / np.sqrt(d)
     x[3:] += 1e8
     a, b = all_pairs(6, 6)
     exact = np.square(x[a] - x[b]).sum(axis=1).reshape(6, 6)
     np.testing.assert_allclose(squared_distances(x, x, 1.0), exact, rtol=1e-12)
-
-
-@pytest.mark.parametrize("d", COLUMNS)
-def test_equal_rows_are_at_no_distance(d, rng):
-    """Matérn kernels take the root of r²: rounding of 1e-16 would become 1e-8 of a length."""
+    # Matérn kernels take the root of r²: rounding of 1e-16 would become 1e-8 of a length.
     x = rng.normal(3.0, 1.0, (6, d))
     np.testing.assert_array_equal(np.diag(squared_distances(x, x.copy(), 1.0)), np.zeros(6))

@@ -13,10 +13,11 @@ from relfit.util.errors import BackendUnavailable
 HEAVY = ("torch", "torchvision", "torch_fidelity", "transformers", "PIL", "efficientnet_lite_pytorch", "sklearn")
 
 
-def test_no_library_is_imported_before_it_is_used():
+def test_no_library_is_imported_before_it_is_used_and_unknown_names_list_the_known():
     code = f"import sys, relfit.features, relfit.cli.features; print([m for m in {HEAVY} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+    refused(lambda: load("resnet"), "expected one of efficientnet-lite0, inception", "'resnet'")
 
 
 @pytest.mark.parametrize("name", EXTRACTORS)
@@ -32,11 +33,7 @@ def test_absent_libraries_are_named_with_what_to_type(name, monkeypatch):
     assert len(message.splitlines()) == 1
 
 
-def test_an_unknown_name_lists_the_known_ones():
-    refused(lambda: load("resnet"), "expected one of efficientnet-lite0, inception", "'resnet'")
-
-
-def test_a_library_that_breaks_on_import_is_one_line(tmp_path, monkeypatch):
+def test_a_library_that_breaks_or_lacks_another_is_one_line(tmp_path, monkeypatch):
     (tmp_path / "torn.py").write_text("raise RuntimeError('operator torn::x does not exist\\nmore')")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(BackendUnavailable) as caught:
@@ -46,9 +43,6 @@ def test_a_library_that_breaks_on_import_is_one_line(tmp_path, monkeypatch):
     )
     with pytest.raises(BackendUnavailable, match="the library 'no_such_library' is not installed; pip install it"):
         library("no_such_library", "pip install it")
-
-
-def test_a_library_lacking_another_names_that_one(tmp_path, monkeypatch):
     (tmp_path / "outer.py").write_text("import no_such_inner")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(BackendUnavailable, match="'no_such_inner' is not installed"):

@@ -51,24 +51,18 @@ def outputs(tmp_path_factory):
     return done
 
 
-def test_the_page_shows_what_is_printed(outputs):
+def test_the_page_shows_what_is_printed_and_its_verdicts(outputs):
     assert len(outputs) == 13
     for command, shown, printed in outputs[:-1]:
         lines = [_shape(line) for line in printed.splitlines()]
         assert shown
         for line in shown.splitlines():
             assert _shape(line) in lines, command
-
-
-def test_the_verdicts(outputs):
     tables = [printed for command, _, printed in outputs[:-1] if " compare " in command]
     assert re.search(r"^heavy .* worse$", tables[0], re.MULTILINE)
     assert re.search(r"^light .* best of the sample$", tables[0], re.MULTILINE)
     assert re.search(r"^far .* worse$", tables[1], re.MULTILINE)
     assert re.search(r"^far-chars .* worse \(depends on the bandwidth\)$", tables[2], re.MULTILINE), tables[2]
-
-
-def test_the_extractor_of_ones_own(outputs):
     assert outputs[-1][2].shape == (48, 1)
     assert outputs[-1][2][0, 0] == len("Monday was sunny with rain.")
 

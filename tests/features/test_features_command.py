@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from commands import refused_line
 
 from relfit.cli import main
 from relfit.features import run
@@ -18,24 +19,12 @@ def folder(tmp_path, monkeypatch, counting):
     return tmp_path
 
 
-def _refused(capsys, *args):
-    assert main(["features", *args]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("relfit: error: ")
-    assert len(err.splitlines()) == 1
-    return err
-
-
-def test_it_writes_and_says_so(folder, capsys):
+def test_it_writes_and_says_so_and_lists_every_network(folder, capsys):
     assert main(["features", "texts.txt", "--model", "minilm", "-o", "f.npy", "--limit", "2", "--batch", "1"]) == 0
     out, err = capsys.readouterr()
     assert out == "f.npy: 2 rows of 3 features (minilm) from 2 lines of texts.txt; names in f.names.txt\n"
     assert err == ""
     assert np.load("f.npy").shape == (2, 3)
-
-
-def test_list_names_every_network(capsys):
     assert main(["features", "--list"]) == 0
     out, _ = capsys.readouterr()
     for name, entry in EXTRACTORS.items():
@@ -59,5 +48,5 @@ def test_list_names_every_network(capsys):
 )
 def test_refusals(folder, capsys, args, part):
     before = sorted(path.name for path in folder.iterdir())
-    assert part in _refused(capsys, *args)
+    assert part in refused_line(capsys, "features", *args)
     assert sorted(path.name for path in folder.iterdir()) == before

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hostile import Trap
 from refusals import refused
 
 from relfit.features.base import load
@@ -107,9 +108,10 @@ class TestEfficientNetLite0:
         refused(loading(tmp_path / "other.pth"), "other.pth", "does not fit")
         torch.save([1, 2], tmp_path / "list.pth")
         refused(loading(tmp_path / "list.pth"), "list.pth", "does not fit")
-        (tmp_path / "evil.pth").write_bytes(pickle.dumps(_Evil(tmp_path / "ran")))
+        trap = Trap(tmp_path / "ran")
+        (tmp_path / "evil.pth").write_bytes(pickle.dumps(trap))
         refused(loading(tmp_path / "evil.pth"), "evil.pth", "no plain tensors")
-        assert not (tmp_path / "ran").exists()
+        assert trap.stayed_shut()
 
     def test_devices(self, lite):
         refused(lambda: load("efficientnet-lite0", device="tpu"), "device")
@@ -124,16 +126,6 @@ def test_a_gpu_gives_the_same_features(lite):
         pytest.skip("torch sees no CUDA device")
     images = _noise(5, 100)
     assert np.allclose(load("efficientnet-lite0", device="cuda").features(images), lite.features(images), atol=1e-4)
-
-
-class _Evil:
-    """Unpickling this writes a file."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)
 
 
 class TestMiniLM:
@@ -232,9 +224,10 @@ class TestInception:
         for image, row in zip(images, got, strict=True):
             pixels = torch.from_numpy(np.asarray(image).transpose(2, 0, 1)[None].copy())
             assert np.allclose(row, network(pixels)[0].numpy(), rtol=1e-4, atol=1e-5)
-        (tmp_path / "evil.pth").write_bytes(pickle.dumps(_Evil(tmp_path / "ran")))
+        trap = Trap(tmp_path / "ran")
+        (tmp_path / "evil.pth").write_bytes(pickle.dumps(trap))
         refused(lambda: load("inception", weights=str(tmp_path / "evil.pth")), "no plain tensors")
-        assert not (tmp_path / "ran").exists()
+        assert trap.stayed_shut()
 
     def test_absent_weights(self, torchvision, monkeypatch, tmp_path):
         monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))

@@ -27,12 +27,9 @@ def test_the_features_are_counts_at_hashed_positions():
     np.testing.assert_allclose(rows, [by_hand(text) for text in texts], atol=1e-6)
 
 
-def test_an_empty_text_and_spaces():
+def test_an_empty_text_spaces_and_options():
     rows = load("char-ngrams").features(["", "a  b", "a b"])
     assert not rows[0].any()
     np.testing.assert_array_equal(rows[1], rows[2])
-
-
-def test_it_has_no_weights_and_no_device():
     refused(lambda: load("char-ngrams", weights="x"), "'char-ngrams'", "has no weights")
     refused(lambda: load("char-ngrams", device="cuda"), "'char-ngrams'", "runs on the CPU")

@@ -1,6 +1,5 @@
 """What a source holds: its order, its names, and every refusal."""
 
-import pytest
 from refusals import refused
 
 from relfit.features.sources import described, list_items
@@ -33,13 +32,20 @@ def test_subfolders_are_taken_only_if_asked_for(tmp_path):
     assert _names(list_items(tmp_path / "a", "images")) == ["c.webp", "z.JPG"]
 
 
-def test_a_text_file_holds_one_text_a_line(tmp_path):
+def test_files_and_folders_of_texts(tmp_path):
     path = tmp_path / "texts.txt"
     path.write_bytes("\ufefffirst\r\n\r\n  \n zweite Zeile ä \u2028 still second\nlast".encode())
     items = list_items(path, "text")
     assert described(path, items) == f"3 lines of {path}"
     assert _names(items) == ["texts.txt:1", "texts.txt:4", "texts.txt:5"]
     assert _texts(items) == ["first", "zweite Zeile ä \u2028 still second", "last"]
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "b.txt").write_text("two\nlines")
+    (folder / "a.txt").write_text("")
+    items = list_items(folder, "text")
+    assert _names(items) == ["a.txt", "b.txt"]
+    assert _texts(items) == ["", "two\nlines"]
 
 
 def test_json_lines(tmp_path):
@@ -51,28 +57,17 @@ def test_json_lines(tmp_path):
     )
 
 
-def test_a_folder_of_texts_is_one_text_a_file(tmp_path):
-    (tmp_path / "b.txt").write_text("two\nlines")
-    (tmp_path / "a.txt").write_text("")
-    items = list_items(tmp_path, "text")
-    assert _names(items) == ["a.txt", "b.txt"]
-    assert _texts(items) == ["", "two\nlines"]
-
-
-@pytest.mark.parametrize(
-    ("line", "parts"),
-    [
-        ('{"text": "a"', ["line 2", "expected JSON"]),
-        ("[1]", ["line 2", "a JSON object", "a list"]),
-        ('{"text": 3}', ["line 2", "expected text", "int"]),
-        ('{"text": "\\ud800"}', ["line 2", "half a character"]),
-        ("[" * 100_000, ["line 2", "expected JSON"]),
-    ],
-)
-def test_bad_json_lines_are_named(tmp_path, line, parts):
+def test_bad_json_lines_are_named(tmp_path):
     path = tmp_path / "x.jsonl"
-    path.write_text(f'{{"text": "fine"}}\n{line}\n')
-    refused(lambda: list_items(path, "text"), *parts)
+    for line, *parts in (
+        ('{"text": "a"', "expected JSON"),
+        ("[1]", "a JSON object", "a list"),
+        ('{"text": 3}', "expected text", "int"),
+        ('{"text": "\\ud800"}', "half a character"),
+        ("[" * 100_000, "expected JSON"),
+    ):
+        path.write_text(f'{{"text": "fine"}}\n{line}\n')
+        refused(lambda: list_items(path, "text"), "line 2", *parts)
 
 
 def test_refusals(tmp_path):

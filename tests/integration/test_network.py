@@ -69,9 +69,9 @@ def test_report_and_rerun(capsys):
     capsys.readouterr()
 
 
-@pytest.mark.parametrize("name", ["https://example.org/a.npy", "s3://bucket/a.parquet", "http://example.org/a.zarr"])
-def test_an_address_is_no_file(name):
-    refused(lambda: read_rows(name), "is an address on the internet", "download the file first")
+def test_an_address_is_no_file():
+    for name in ("https://example.org/a.npy", "s3://bucket/a.parquet", "http://example.org/a.zarr"):
+        refused(lambda name=name: read_rows(name), "is an address on the internet", "download the file first")
 
 
 def test_a_download_is_not_led_away_from_https(monkeypatch):

@@ -26,9 +26,6 @@ def test_the_network_of_the_data_is_best_at_every_level(x):
     assert result.levels == (0.1, 0.5, 2.0)
     assert [level.best for level in result.by_level] == ["right"] * 3
     assert "noise levels 0.1, 0.5, 2" in str(result)
-
-
-def test_bad_arguments_are_refused(x):
     networks = {"a": smoothed(1.0), "b": smoothed(0.0)}
     for levels in ([], [0.0], [-1.0], [np.nan], ["a"], None, [[1.0]]):
         refused(lambda levels=levels: compare_noised(x, networks, levels), "levels: expected noise levels above 0")

@@ -228,23 +228,20 @@ def test_a_file_that_changes_or_goes_is_noticed(tmp_path):
     refused(rows.open, "x.npy", "can no longer be read")
 
 
-def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
-    def full(stream, rows, folder):
-        with memory._writing(folder):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(memory, "_write", full)
-    refused(lambda: spilled([np.ones((2, 2))], tmp_path), "TMPDIR: cannot write rows to", "No space left")
-    assert not list(tmp_path.iterdir())
-
-
-def test_what_cannot_be_read_is_not_taken_for_a_full_disk(tmp_path):
+def test_faults_of_the_disk_are_told_from_damaged_files(tmp_path, monkeypatch):
     def damaged():
         yield np.ones((2, 2))
         raise OSError("Unexpected end of stream")
 
+    def full(stream, rows, folder):
+        with memory._writing(folder):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     with pytest.raises(OSError, match="Unexpected end"):
         spilled(damaged(), tmp_path)
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(memory, "_write", full)
+    refused(lambda: spilled([np.ones((2, 2))], tmp_path), "TMPDIR: cannot write rows to", "No space left")
     assert not list(tmp_path.iterdir())
 
 

@@ -40,17 +40,14 @@ def test_a_matrix_gives_what_its_kernel_gives(pooled, options):
     assert relfit.Comparison.from_json(by_matrix.to_json()).to_json() == by_matrix.to_json()
 
 
-def test_linear_estimates_pair_items(pooled):
+def test_linear_estimates_pair_items_and_matrices_can_be_chosen_from(pooled):
     reference, models, kernel = pooled
     by_rows = relfit.estimate(reference, {"a": models["a"]}, kernel=Gaussian(1.3), rng=0, estimator="linear")
     items = {"a": np.arange(60, 120)}
     by_matrix = relfit.estimate(np.arange(60), items, kernel=kernel, rng=0, estimator="linear")
     np.testing.assert_allclose(by_matrix.values, by_rows.values, rtol=1e-12)
     np.testing.assert_allclose(by_matrix.covariance, by_rows.covariance, rtol=1e-12)
-
-
-def test_matrices_can_be_chosen_from(pooled):
-    """The identity, under which all distinct items are equally unlike, separates nothing."""
+    # The identity, under which all distinct items are equally unlike, separates nothing.
     _, _, kernel = pooled
     blind = Precomputed(np.eye(165))
     result = relfit.compare(60, [60, 45], kernel=Select((blind, kernel), fraction=0.5), rng=0)

@@ -7,7 +7,7 @@ from refusals import refused
 
 import relfit
 from relfit.compute.reduce import Runtime
-from relfit.estimators import ksd, mmd
+from relfit.estimators import mmd
 from relfit.estimators.pairkernel import ROW_BY_ROW, PairKernel
 from relfit.estimators.sums import KernelSums, kernel_sums
 from relfit.kernels import kernel_from_dict
@@ -43,30 +43,6 @@ def value(kernel, x, y):
     return float(kernel.pairs(x[None], y[None])[0])
 
 
-def stein_matrix(kernel, x, s, step=1e-4):
-    """u(x_a, x_b) of the tilted kernel itself, every derivative a central difference of its values."""
-    n, d = x.shape
-    axes = step * np.eye(d)
-    u = np.zeros((n, n))
-    for a in range(n):
-        for b in range(n):
-            k = value(kernel, x[a], x[b])
-            slope_x = [(value(kernel, x[a] + e, x[b]) - value(kernel, x[a] - e, x[b])) / (2 * step) for e in axes]
-            slope_y = [(value(kernel, x[a], x[b] + e) - value(kernel, x[a], x[b] - e)) / (2 * step) for e in axes]
-            trace = sum(
-                (
-                    value(kernel, x[a] + e, x[b] + e)
-                    - value(kernel, x[a] + e, x[b] - e)
-                    - value(kernel, x[a] - e, x[b] + e)
-                    + value(kernel, x[a] - e, x[b] - e)
-                )
-                / (4 * step**2)
-                for e in axes
-            )
-            u[a, b] = s[a] @ s[b] * k + s[a] @ slope_y + np.dot(slope_x, s[b]) + trace
-    return u
-
-
 def test_decay_by_hand():
     """x − c = (3, 4), s = 5, b = ½: w = (1 + 25/25)^−½ = 1/√2 and ∇ log w = −(3, 4)/(25 + 25)."""
     decay = Decay(0.5, 5.0, (1.0, 1.0))
@@ -74,18 +50,6 @@ def test_decay_by_hand():
     assert decay.weights(x)[0] == pytest.approx(2**-0.5)
     np.testing.assert_allclose(decay.gradient(x), [[-0.06, -0.08]], rtol=1e-14)
     np.testing.assert_allclose(decay.moved(np.array([10.0, -3.0])).weights(x - [10.0, -3.0]), decay.weights(x))
-
-
-def test_ksd_is_that_of_the_tilted_kernel(kernel, rng):
-    """The tile sums and the pair values, both against differences of w(x) w(y) k(x, y)."""
-    x = rng.normal(size=(9, 2)) * 2.0
-    scores = [rng.normal(size=(9, 2)) for _ in range(2)]
-    matrices = [stein_matrix(kernel, x, s) for s in scores]
-    expected = np.stack([u.sum(1) - np.diag(u) for u in matrices], axis=1)
-    np.testing.assert_allclose(ksd.row_sums(x, scores, kernel, RUNTIME), expected, rtol=1e-5, atol=1e-6)
-    a, b = np.nonzero(~np.eye(9, dtype=bool))
-    pairs = PairKernel(kernel).stein_pairs([z[a] for z in (x, *scores)], [z[b] for z in (x, *scores)])
-    np.testing.assert_allclose(pairs, np.stack([u[a, b] for u in matrices], axis=1), rtol=1e-5, atol=1e-6)
 
 
 def test_mmd_weights_the_rows(kernel, rng):

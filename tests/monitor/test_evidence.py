@@ -8,16 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relfit.monitor.evidence import (
-    BETS,
-    CHUNK,
-    advance,
-    log_e_models,
-    log_e_pairs,
-    lower_limits,
-    no_evidence,
-    regrets,
-)
+from relfit.monitor.evidence import BETS, CHUNK, advance, log_e_models, log_e_pairs, lower_limits, no_evidence, regrets
 
 ALPHA = 0.05
 
@@ -53,7 +44,7 @@ def subset_means(e):
     return [min(np.mean([e[k] for k in s]) for s in sets if i in s) for i in everyone]
 
 
-def test_one_bet_by_hand():
+def test_one_bet_and_what_is_no_worse_on_average():
     """Bet 1/2 on 0.4, 0.4, −0.2: 1.2 · 1.2 · 0.9 = 1.296, and for the other model 0.8 · 0.8 · 1.1 = 0.704."""
     found = evidence_of([[0.4, 0.0], [0.9, 0.5], [0.0, 0.2]], bets=(0.5,))
     assert np.exp(log_e_pairs(found, (0.5,)))[[0, 1], [1, 0]] == pytest.approx([1.296, 0.704], rel=1e-12)
@@ -61,6 +52,13 @@ def test_one_bet_by_hand():
     assert np.exp(log_e_models(found, (0.5,))) == pytest.approx([1.0, 0.704], rel=1e-12)
     # After two items 1.44 and 0.64 had the mean 1.04; after one, 1.2 and 0.8 had the mean 1.
     assert np.exp(found.peak)[0] == pytest.approx(1.04, rel=1e-12)
+    # Better for 500 items, then worse by as much: Π(1 − 0.01λ²)^500 is below 1 for every bet.
+    first = np.r_[np.zeros(500), np.full(500, 0.1)]
+    found = evidence_of(np.column_stack([first, first[::-1]]))
+    pairs = log_e_pairs(found, BETS)
+    assert pairs[0, 1] < 0.0
+    assert found.peak[0] <= 0.0
+    assert found.out[1] > 0.0  # it was worse on average then
 
 
 @pytest.mark.parametrize("models", [2, 3, 5])
@@ -74,18 +72,6 @@ def test_products_in_plain_loops(models):
     np.testing.assert_allclose(np.exp(found.peak), peaks, rtol=1e-9)
     assert found.out.tolist() == out
     assert max(out) > 0
-
-
-@pytest.mark.parametrize("cuts", [[1, 2, 3], [CHUNK], [100, 101], []])
-def test_how_many_items_are_given_at_once_does_not_matter(cuts):
-    losses = np.random.default_rng(0).random((200, 3)) * [1.0, 0.7, 0.9]
-    whole, part = evidence_of(losses), no_evidence(3, len(BETS))
-    for piece in np.split(losses, cuts):
-        part = advance(part, piece, BETS, ALPHA)
-    for name in ("wealth", "counts", "totals", "sums", "peak"):
-        np.testing.assert_allclose(getattr(part, name), getattr(whole, name), rtol=1e-11, atol=1e-11)
-    assert (part.out == whole.out).all()
-    assert part.items == whole.items == 200
 
 
 def test_limits_of_a_model_that_is_out_by_hand():
@@ -119,13 +105,3 @@ def test_limits_of_models_that_are_out_invert_the_verdict(models, seed, gap):
             shifted = np.exp(log_e_pairs(found, BETS, m))[i]
             each[i] = np.delete(shifted, i).mean()
             assert (subset_means(each)[i] >= 1.0 / ALPHA) == above
-
-
-def test_what_is_no_worse_on_average_has_no_evidence_against_it():
-    """Better for 500 items, then worse by as much: Π(1 − 0.01λ²)^500 is below 1 for every bet."""
-    first = np.r_[np.zeros(500), np.full(500, 0.1)]
-    found = evidence_of(np.column_stack([first, first[::-1]]))
-    pairs = log_e_pairs(found, BETS)
-    assert pairs[0, 1] < 0.0
-    assert found.peak[0] <= 0.0
-    assert found.out[1] > 0.0  # it was worse on average then

@@ -22,29 +22,18 @@ def case(request, golden):
     }
 
 
-def test_mmd_complete_in_the_paired_form(case):
-    joint = relfit.estimate(case["reference"], case["samples"], kernel=case["kernel"], dependence="paired")
-    np.testing.assert_allclose(joint.values, case["published"]["mmd_complete_paired"], rtol=0, atol=1e-9)
+@pytest.mark.parametrize(("name", "models"), [("mmd_linear", "samples"), ("ksd_linear", "densities")])
+def test_linear(case, name, models):
+    linear = relfit.Linear(shuffle=False)
+    joint = relfit.estimate(case["reference"], case[models], kernel=case["kernel"], estimator=linear)
+    np.testing.assert_allclose(joint.values, case["published"][name], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(joint.covariance, case["published"][f"{name}_cov"], rtol=0, atol=1e-9)
 
 
-def test_mmd_linear(case):
-    joint = relfit.estimate(
-        case["reference"], case["samples"], kernel=case["kernel"], estimator=relfit.Linear(shuffle=False)
-    )
-    np.testing.assert_allclose(joint.values, case["published"]["mmd_linear"], rtol=0, atol=1e-9)
-    np.testing.assert_allclose(joint.covariance, case["published"]["mmd_linear_cov"], rtol=0, atol=1e-9)
-
-
-def test_ksd_linear(case):
-    joint = relfit.estimate(
-        case["reference"], case["densities"], kernel=case["kernel"], estimator=relfit.Linear(shuffle=False)
-    )
-    np.testing.assert_allclose(joint.values, case["published"]["ksd_linear"], rtol=0, atol=1e-9)
-    np.testing.assert_allclose(joint.covariance, case["published"]["ksd_linear_cov"], rtol=0, atol=1e-9)
-
-
-def test_ksd_complete_up_to_the_covariance_convention(case):
-    """Published: (n−2)/n times the projection form; ours: ((n−1)/(n−2))² times it (the jackknife)."""
+def test_complete_up_to_the_covariance_convention(case):
+    """Published: (n−2)/n times the projection form; ours: ((n−1)/(n−2))² times it (the jackknife). MMD is paired."""
+    paired = relfit.estimate(case["reference"], case["samples"], kernel=case["kernel"], dependence="paired")
+    np.testing.assert_allclose(paired.values, case["published"]["mmd_complete_paired"], rtol=0, atol=1e-9)
     joint = relfit.estimate(case["reference"], case["densities"], kernel=case["kernel"])
     n = len(case["reference"])
     np.testing.assert_allclose(joint.values, case["published"]["ksd_complete"], rtol=0, atol=1e-9)

@@ -16,7 +16,6 @@ from relfit.paper import chicago
 from relfit.paper.chicago import download, robberies
 from relfit.paper.experiment import CACHE_VARIABLE, DataOptions
 from relfit.paper.reproduce import CATALOGUE, reproduce
-from relfit.util.errors import InputError
 
 ROWS = 25
 EXAMPLE = np.round(np.random.default_rng(5).normal((-87.68, 41.84), (0.03, 0.05), (ROWS, 2)), 6)
@@ -114,8 +113,7 @@ def test_downloaded_once_and_verified_afterwards(portal, cache):
     assert len(portal.queries) == asked
     cached = cache / "robbery_2016.csv"
     cached.write_text(cached.read_text().replace("-87.6", "-87.5", 1))
-    with pytest.raises(InputError, match="checksum differs"):
-        robberies(DataOptions(), print)
+    refused(lambda: robberies(DataOptions(), print), "checksum differs")
     assert np.array_equal(robberies(DataOptions(download=True), print), first)
     assert len(portal.queries) > asked
 
@@ -180,8 +178,7 @@ def test_quick_version(city_file, tmp_path):
     prepared = experiment.prepare(data_options, True, print)
     setting = {**experiment.settings(True)[0], **prepared}
     _check_trial(setting, chicago.trial(setting, 0)["decisions"])
-    with pytest.raises(InputError, match="run the command again"):
-        chicago.load(prepared["study"], "another file")
+    refused(lambda: chicago.load(prepared["study"], "another file"), "run the command again")
 
 
 def _check_trial(setting, decisions):

@@ -16,19 +16,13 @@ def variance_of_difference(joint):
     return v[0, 0] + v[1, 1] - 2.0 * v[0, 1]
 
 
-def test_mmd_gap_has_the_exact_mean():
+def test_gaps_have_their_exact_means():
     exact = true_mmd(mixture_1d(), 1.0)
     assert mmd_gap(mixture_1d(), 1.0).mean == pytest.approx(exact[1] - exact[0], rel=1e-9)
-
-
-def test_ksd_gap_follows_the_law_of_the_angle():
-    """KSD² ∝ sin²(angle), so the gap to P2 at π/2 is ∝ cos²(angle)."""
+    # KSD² ∝ sin²(angle), so the gap to P2 at π/2 is ∝ cos²(angle).
     gaps = [ksd_gap(rotation_2d(angle), 1.0).mean / np.cos(angle) ** 2 for angle in (1.4, 1.0, 0.5)]
     assert gaps == pytest.approx([gaps[0]] * 3, rel=1e-3)
-
-
-def test_ksd_of_gaussians_by_hand_and_by_quadrature():
-    """Shifts μ: s − s_R = μ, so KSD² = ‖μ‖² E k, and E exp(−‖x−y‖²/(2σ²)) = (σ²/(σ² + 2))^(d/2)."""
+    # Shifts μ: s − s_R = μ, so KSD² = ‖μ‖² E k, and E exp(−‖x−y‖²/(2σ²)) = (σ²/(σ² + 2))^(d/2).
     shifted = true_ksd(mean_shift_l10(), 4.5)
     assert shifted == pytest.approx(np.array([0.25] * 9 + [1.0]) * (4.5**2 / (4.5**2 + 2)) ** 5)
     turned = true_ksd(rotation_2d(1.4), 1.0)

@@ -139,13 +139,7 @@ def test_rbm_l7_turns_at_the_fixed_perturbation(eps, best):
 # --- refusals
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: problems.rbm([]), "perturbations: expected"),
-        (lambda: problems.rbm([-0.2, 0.3]), "between 0 and 1"),
-        (lambda: problems.rbm([1.5]), "where the truth is known"),
-    ],
-)
-def test_refusals_say_what_was_expected(call, words):
-    refused(call, words)
+def test_refusals_say_what_was_expected():
+    refused(lambda: problems.rbm([]), "perturbations: expected")
+    refused(lambda: problems.rbm([-0.2, 0.3]), "between 0 and 1")
+    refused(lambda: problems.rbm([1.5]), "where the truth is known")

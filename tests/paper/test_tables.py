@@ -72,7 +72,7 @@ def test_reference_and_models_are_disjoint_and_mixed_as_said():
 # --- digits
 
 
-def test_digits_quick_version(tmp_path):
+def test_digits_quick_version_and_a_trial_is_a_function_of_its_seed(tmp_path):
     with ThreadPoolExecutor(2) as pool:
         report = reproduce(CATALOGUE["table1-digits"], tmp_path, quick=True, executor=pool, progress=False)
     assert [str(check) for check in report.checks if not check.ok] == []
@@ -81,9 +81,6 @@ def test_digits_quick_version(tmp_path):
     assert {"figure.png", "figure.svg", "run.json", "table.md", "trials.csv"} <= {
         path.name for path in report.folder.iterdir()
     }
-
-
-def test_a_trial_is_a_function_of_its_seed():
     first, again = (table1.trial(table1.digits_source, {"n": 300}, 4) for _ in range(2))
     assert first == again
     tests = {decision["test"] for decision in first["decisions"]}

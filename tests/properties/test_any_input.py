@@ -276,7 +276,7 @@ def test_a_stored_result_with_another_field(key, value):
         checked(result)
 
 
-def test_a_page_with_any_name_is_a_page(tmp_path):
+def test_a_page_with_any_name_is_a_page_and_spreadsheets_run_none(tmp_path):
     """The whole report, with the data, for every odd name at once."""
     rng = np.random.default_rng(0)
     reference, models = (
@@ -289,10 +289,7 @@ def test_a_page_with_any_name_is_a_page(tmp_path):
     assert "xss-mark" not in page.tags
     assert not any(key.startswith("on") for key in page.attributes)
     checked(result)
-
-
-def test_spreadsheets_run_no_name():
-    """A cell that begins with =, +, -, @ or a tab is a formula to them; numbers may be negative."""
+    # A cell that begins with =, +, -, @ or a tab is a formula to them; numbers may be negative.
     names = ["=1+1", "+1", "-1", "@x", "\t=1", "a=b"]
     result = relfit.decide(relfit.JointEstimate(names, np.arange(6.0), np.eye(6)), test="relpsi")
     cells = [row[0] for row in csv.reader(io.StringIO(result.to_csv()))][1:]

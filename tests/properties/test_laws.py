@@ -245,15 +245,20 @@ def text():
     return psi(JointEstimate(("a", "b\n😀", "c"), [0.0, 1.0, 2.0], np.eye(3))).to_json()
 
 
-def test_truncated_text_is_refused_at_every_length(text):
+def test_text_that_is_cut_off_or_lacks_a_field_is_refused(text):
     for length in range(len(text)):
         refused(lambda length=length: Comparison.from_json(text[:length]), "text: expected JSON written by to_json")
     assert Comparison.from_json(text).names == ("a", "b\n😀", "c")
+    data = json.loads(text)
+    assert Comparison.from_dict({**data, "a field of a later version": 1}).to_dict() == data
+    for key in ("names", "best", "discrepancy", "pvalue", "simultaneous_pvalue", "worse", "status", "alpha", "test"):
+        less = {k: v for k, v in data.items() if k != key}
+        refused(lambda less=less: Comparison.from_dict(less), "data: not a complete relfit.Comparison", key)
 
 
-@pytest.mark.parametrize("text", [None, 5, "", "null", "[]", "3", '"text"', "{}", "[" * 100_000, b"\xff"])
-def test_what_is_not_a_comparison_is_refused(text):
-    refused(lambda: Comparison.from_json(text), "expected")
+def test_what_is_not_a_comparison_is_refused():
+    for text in (None, 5, "", "null", "[]", "3", '"text"', "{}", "[" * 100_000, b"\xff"):
+        refused(lambda text=text: Comparison.from_json(text), "expected")
 
 
 @pytest.mark.parametrize(
@@ -275,14 +280,6 @@ def test_another_schema_or_a_damaged_field_is_refused(text, key, value):
     data[key] = value
     refused(lambda: Comparison.from_dict(data), "data: ")
     refused(lambda: Comparison.from_json(json.dumps(data)), "data: ")
-
-
-def test_a_field_that_is_missing_is_refused_and_one_that_is_new_is_ignored(text):
-    data = json.loads(text)
-    assert Comparison.from_dict({**data, "a field of a later version": 1}).to_dict() == data
-    for key in ("names", "best", "discrepancy", "pvalue", "simultaneous_pvalue", "worse", "status", "alpha", "test"):
-        less = {k: v for k, v in data.items() if k != key}
-        refused(lambda less=less: Comparison.from_dict(less), "data: not a complete relfit.Comparison", key)
 
 
 @st.composite

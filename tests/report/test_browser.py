@@ -105,14 +105,11 @@ def test_the_marks_stand_where_the_numbers_say(browser, pages):
     assert places[0] == pytest.approx(line, abs=1.5)
 
 
-def test_ten_models_print_on_four_pages(browser, pages):
+def test_ten_models_print_on_four_pages_and_the_keyboard_reaches_everything(browser, pages):
     browser.open(pages / "ten.html", 1600)
     printed = browser.pdf()
     assert printed.startswith(b"%PDF")
     assert 1 <= len(re.findall(rb"/Type\s*/Page\b(?!s)", printed)) <= 4
-
-
-def test_the_keyboard_reaches_everything_that_scrolls_or_opens(browser, pages):
     browser.open(pages / "ten.html", 240)
     scrolling = (
         "[...document.querySelectorAll('*')].filter(e => e.scrollWidth > e.clientWidth + 1 &&"

@@ -62,28 +62,27 @@ def test_densities_get_a_score_check_and_the_word_about_weights(rng):
     assert "without the data" in bare["Score check"].sentences[0]
 
 
-def test_rows_advice_is_the_plans():
+def test_rows_advice_is_the_plans_and_every_check_has_a_comparison():
     """Two models have closed forms: the number in the sentence is `plan`'s, to two digits."""
     joint = relfit.JointEstimate(("a", "b"), [0.0, 0.2], 0.01 * np.eye(2), sizes=(200,))
     result = relfit.decide(joint, test="relpsi")
     (sentence,) = rows_advice(result)
     needed = relfit.plan(joint, tests=["relpsi"]).needed("b", "relpsi")
     assert sentence.startswith(f"To tell b from a you would need about n = {about(needed)} rows; ")
+    # A new check of the report needs a note and a comparison here.
+    assert {case[1] for case in CASES} - {None} == set(NOTES)
 
 
-def test_two_clusters_by_hand():
+def test_two_clusters_by_hand_and_a_tail_that_is_none():
     """Eleven points a unit apart, a gap of ten, nine more: 45% and 55%, the gap is 10 steps of 1."""
     x = np.concatenate([np.arange(11.0), np.arange(20.0, 29.0)])[:, None]
     fraction, steps = separated_clusters(x)
     assert fraction == pytest.approx(0.45)
     assert steps == 10.0
-
-
-@pytest.mark.parametrize("draw", ["normal", "exponential", "uniform"])
-def test_a_tail_is_no_cluster(draw):
-    """In one column 39% of exponential draws, and 8% of normal ones, were said to fall into clusters."""
-    found = [separated_clusters(getattr(np.random.default_rng(k), draw)(size=(300, 1))) for k in range(100)]
-    assert sum(each is not None for each in found) <= 3
+    # In one column 39% of exponential draws, and 8% of normal ones, were said to fall into clusters.
+    for draw in ("normal", "exponential", "uniform"):
+        found = [separated_clusters(getattr(np.random.default_rng(k), draw)(size=(300, 1))) for k in range(100)]
+        assert sum(each is not None for each in found) <= 3
 
 
 @pytest.mark.parametrize("test", ["best-set", "relmulti"])
@@ -188,8 +187,3 @@ def test_what_the_page_minds_is_in_the_warnings(title, data, models, options):
         assert minded == set()
         texts = [text for each in NOTES.values() for text in ((each,) if isinstance(each, str) else each)]
         assert not any(text in note for text in texts for note in result.warnings)
-
-
-def test_every_check_that_can_be_minded_has_a_comparison():
-    """A new check of the report needs a note and a comparison here."""
-    assert {case[1] for case in CASES} - {None} == set(NOTES)

@@ -52,19 +52,11 @@ def plain():
     return _results(("good", "close", "far"))
 
 
-def test_there_is_one_of_every_kind(plain):
+def test_every_kind_is_its_table_as_text_and_in_a_notebook(plain):
     """A new kind of result is added to these tests, or this fails."""
     abstract = {Answer, Verdicts}
     kinds = {type(result) for result in plain}
     assert kinds == {*_below(Record), relfit.JointEstimate} - abstract
-
-
-def _below(kind):
-    ours = [each for each in kind.__subclasses__() if each.__module__.startswith("relfit.")]
-    return {kind for each in ours for kind in (each, *_below(each))}
-
-
-def test_repr_and_str_are_the_table(plain):
     for result in plain:
         assert repr(result) == str(result)
         lines = str(result).splitlines()
@@ -76,9 +68,6 @@ def test_repr_and_str_are_the_table(plain):
         assert len(lines) == first + 1 + len(shown.table.rows) + len(shown.lines)
         assert "array" not in str(result)
         assert not str(result).endswith("\n")
-
-
-def test_a_notebook_shows_the_cells_of_the_terminal(plain):
     for result in plain:
         shown, page = display(result), _Shown(result._repr_html_())
         (table,) = page.tables
@@ -89,6 +78,11 @@ def test_a_notebook_shows_the_cells_of_the_terminal(plain):
         assert said == [line for line in (shown.header, *(text for _, text in shown.lines)) if line]
         assert "class" not in result._repr_html_()
         assert len(result._repr_html_()) < 7000
+
+
+def _below(kind):
+    ours = [each for each in kind.__subclasses__() if each.__module__.startswith("relfit.")]
+    return {kind for each in ours for kind in (each, *_below(each))}
 
 
 def _luminance(colour):

@@ -32,7 +32,7 @@ def entry_of(bib, key):
     return next(entry for entry in bib.split("\n\n") if f"{{{key},\n" in entry)
 
 
-def test_a_result_is_read_from_text_and_from_a_file(make, tmp_path):
+def test_a_result_is_read_from_files_and_by_the_names_of_models(make, tmp_path):
     """D38: from_json refused the path that to_json takes."""
     result = make([0.1, 1 / 3, 5.0])
     file = tmp_path / "result.json"
@@ -42,10 +42,7 @@ def test_a_result_is_read_from_text_and_from_a_file(make, tmp_path):
     missing = str(tmp_path / "none.json")
     refused(lambda: relfit.Comparison.from_json(missing), "none.json': No such file or directory")
     refused(lambda: relfit.Comparison.from_json(7), "source: expected JSON written by to_json, or its file, got int")
-
-
-def test_a_result_is_read_by_the_names_of_models(make):
-    """D38: rows by name, the verdict and the sentence."""
+    # D38: rows by name, the verdict and the sentence.
     result = make([0.1, 1 / 3, 5.0])
     assert list(result) == list(result.names)
     for row in result.rows():
@@ -57,16 +54,13 @@ def test_a_result_is_read_by_the_names_of_models(make):
     refused(lambda: result.verdict("nobody"), "got 'nobody'")
 
 
-def test_markdown_is_one_table(odd):
+def test_markdown_and_latex_escape_every_name(odd):
     lines = to_markdown(odd).splitlines()
     assert len(lines) == 2 + len(odd.names)
     cells = [re.split(r"(?<!\\)\|", line)[1:-1] for line in lines]
     assert {len(row) for row in cells} == {6}
     assert "\\<script\\>alert(1)\\</script\\>" in to_markdown(odd)
     assert lines[2].startswith("| **")
-
-
-def test_latex_escapes_every_name(odd):
     made = to_latex(odd)
     rows = [line for line in made.splitlines() if line.endswith(r"\\")]
     assert len(rows) == 1 + len(odd.names)

@@ -20,7 +20,7 @@ from relfit.report.page import render_report
 from relfit.results.serial import as_json
 
 
-def test_a_fixed_pair_by_hand():
+def test_fixed_pairs_by_hand():
     """D = 0.3 − 0.1 = 0.2, s² = 0.01 + 0.01 − 2·0.005 = 0.01: z = 2, p = Φ(−2) = 0.0228; the best is neither."""
     covariance = 0.005 * np.ones((3, 3)) + 0.005 * np.eye(3)
     result = relfit.decide(relfit.JointEstimate(("best", "old", "new"), [0.0, 0.1, 0.3], covariance))
@@ -28,6 +28,14 @@ def test_a_fixed_pair_by_hand():
     assert gate.pvalue == pytest.approx(ndtr(-2.0), rel=1e-12)
     assert (gate.failed, gate.fixed, gate.against) == (True, True, "old")
     assert not judge(result, "old", "new").failed
+    # Step-down tests two hypotheses: 100 (1.960 + 0.842)² = 785 items; and a gap of nothing needs any number.
+    words = "new is not shown to be worse than the best; about 680 more items would decide"
+    assert judge(two(0.1, correction="stepdown"), "new").words == words
+    words = "new is not shown to be worse than the best; about 520 more items would decide"
+    assert judge(two(0.1), "new").words == words
+    assert "more than 1,000,000 more items would be needed to decide without a margin" in judge(two(1e-4), "new").words
+    assert judge(two(0.0), "new", "old").words == "new is not shown to be worse than old"
+    assert judge(two(0.1, rows=None), "new").words == "new is not shown to be worse than the best"
 
 
 # ── three answers ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -67,17 +75,6 @@ def test_three_answers_of_a_fixed_pair_by_hand(gap, margin, verdict, words):
     assert (gate.status, required.status) == {"worse": (1, 1), "non-inferior": (0, 0), "inconclusive": (0, 3)}[verdict]
 
 
-def test_the_number_of_items_counts_the_hypotheses_and_has_an_end():
-    """Step-down tests two hypotheses: 100 (1.960 + 0.842)² = 785 items; and a gap of nothing needs any number."""
-    words = "new is not shown to be worse than the best; about 680 more items would decide"
-    assert judge(two(0.1, correction="stepdown"), "new").words == words
-    words = "new is not shown to be worse than the best; about 520 more items would decide"
-    assert judge(two(0.1), "new").words == words
-    assert "more than 1,000,000 more items would be needed to decide without a margin" in judge(two(1e-4), "new").words
-    assert judge(two(0.0), "new", "old").words == "new is not shown to be worse than old"
-    assert judge(two(0.1, rows=None), "new").words == "new is not shown to be worse than the best"
-
-
 @pytest.mark.parametrize("correction", ["none", "stepdown", "holm", "bonferroni", "bh", "by"])
 @pytest.mark.parametrize("test", ["best-set", "relpsi", "carve"])
 @pytest.mark.parametrize("margin", [0.0, 0.05])
@@ -94,7 +91,7 @@ def test_table_and_gate_agree(correction, test, margin):
             assert row["grade"] in ("equivalent", "best")
 
 
-def test_samples_that_are_copies_show_nothing(rng):
+def test_copies_are_called_so_and_show_nothing(rng):
     """Most often no new samples were drawn: that must not be an answer about the new model, at any margin."""
     data, a, b = (rng.normal(shift, 1, (60, 2)) for shift in (0.0, 0.0, 1.0))
     for models in ({"new": a, "old": a}, {"new": a, "old": a, "far": b}):
@@ -102,6 +99,18 @@ def test_samples_that_are_copies_show_nothing(rng):
             result = relfit.compare(data, models, margin=margin, rng=0)
             assert judge(result, "new", "old").verdict == "inconclusive"
             assert judge(result, "new").verdict == judge(result, "old").verdict == "inconclusive"
+    # Whichever of the two was given first, and whoever is best: the usual reason is that no new sample was drawn.
+    data, a, b = (rng.normal(shift, 1, (60, 2)) for shift in (0.0, 0.0, 1.0))
+    same = "new holds the same rows as production; draw new samples if it is a different model"
+    for order in (("new", "production"), ("production", "new")):
+        result = relfit.compare(data, {**dict.fromkeys(order, a), "far": b}, rng=0)
+        assert judge(result, "new", "production").words == same
+        assert judge(result, "new").words.endswith(same)
+        assert "same rows" not in judge(result, "far", "new").words
+        wide = relfit.compare(data, {**dict.fromkeys(order, a), "far": b}, margin=1.0, rng=0)
+        assert judge(wide, "new", "production").words == same
+    both = relfit.compare(data, {"best": a, "new": b, "production": b}, rng=0)
+    assert judge(both, "new").words.startswith("new is clearly worse than best")
 
 
 def test_equal_scores_need_a_margin_and_equal_densities_do_not(rng):
@@ -141,7 +150,7 @@ def test_the_gate_of_a_pair(rng, test):
     assert (doubted.verdict, doubted.status, doubted.words) == ("error", 2, "gate: rows depend on each other")
 
 
-def test_a_gate_without_an_answer_is_an_error_in_every_output():
+def test_a_doubt_keeps_the_gate_from_answering_in_every_output():
     result = two(0.9).changed(doubts=("rows depend on each other; give groups",))
     gate = ask(result, "new")
     assert (gate.verdict, gate.status) == ("error", 2)
@@ -153,30 +162,12 @@ def test_a_gate_without_an_answer_is_an_error_in_every_output():
     assert gate_markdown(result, gate).startswith("**Gate without an answer:** rows depend on each other; give groups.")
     assert sentence in _shown(render_report(result, gate=gate))[0]
     refused(lambda: relfit.assert_not_worse(result, "new"), "gate: rows depend on each other; give groups")
-
-
-def test_a_doubt_keeps_the_gate_from_answering():
-    """A doubt passes from the estimate to the result and its file; the verdicts stay, the gate raises an error."""
+    # A doubt passes from the estimate to the result and its file; the verdicts stay, the gate raises an error.
     doubt = "rows depend on each other in this order"
     joint = relfit.JointEstimate(("old", "new"), [0.1, 0.9], 0.01 * np.eye(2), notes=(doubt,), doubts=(doubt,))
     result = relfit.Comparison.from_json(relfit.decide(joint).to_json())
     assert result.doubts == (doubt,)
     refused(lambda: judge(result, "new"), "gate: rows depend on each other in this order")
-
-
-def test_a_copy_is_called_one(rng):
-    """Whichever of the two was given first, and whoever is best: the usual reason is that no new sample was drawn."""
-    data, a, b = (rng.normal(shift, 1, (60, 2)) for shift in (0.0, 0.0, 1.0))
-    same = "new holds the same rows as production; draw new samples if it is a different model"
-    for order in (("new", "production"), ("production", "new")):
-        result = relfit.compare(data, {**dict.fromkeys(order, a), "far": b}, rng=0)
-        assert judge(result, "new", "production").words == same
-        assert judge(result, "new").words.endswith(same)
-        assert "same rows" not in judge(result, "far", "new").words
-        wide = relfit.compare(data, {**dict.fromkeys(order, a), "far": b}, margin=1.0, rng=0)
-        assert judge(wide, "new", "production").words == same
-    both = relfit.compare(data, {"best": a, "new": b, "production": b}, rng=0)
-    assert judge(both, "new").words.startswith("new is clearly worse than best")
 
 
 @pytest.mark.parametrize("bandwidth", [1e-6, 1e12])
@@ -234,7 +225,7 @@ def _shown(page):
     return unescape(re.sub(r"<[^>]+>", "", header)), unescape(re.search(r"<title>(.*?)</title>", page)[1])
 
 
-def test_the_page_begins_with_the_gate(contrary):
+def test_the_page_begins_with_the_gate_of_its_result(contrary, make):
     result, gate = contrary
     sentence = "Gate failed: new is worse than production (this pair alone: p-value 0.045, level 0.05)."
     header, title = _shown(render_report(result, gate=gate))
@@ -248,9 +239,6 @@ def test_the_page_begins_with_the_gate(contrary):
     assert "Gate inconclusive: new is not shown to be worse than the best." in header
     assert "named in advance" not in header
     assert "Gate" not in render_report(result)
-
-
-def test_a_gate_of_another_result_is_refused(make):
     result = make([0.0, 1.0])
     refused(
         lambda: render_report(result, gate="failed"), "gate: expected what relfit.report.gate.judge answered", "got str"
@@ -308,7 +296,7 @@ def result(tmp_path):
         return monitor.result()
 
 
-def test_evidence_that_grows_decides_after_a_multiple_of_the_items(result):
+def test_evidence_that_grows_and_limits_that_shrink_decide_after_more_items(result):
     """log e = 1 after 80 items: 1/α = 20 takes log 20 times as many, 80 · (2.996 − 1) ≈ 160 more."""
     evidence = replace(result, log_pair_evalue=np.array([[0.0, 1.0], [-1.0, 0.0]]))
     words = judge_monitor(evidence, "new", "old").words
@@ -317,10 +305,7 @@ def test_evidence_that_grows_decides_after_a_multiple_of_the_items(result):
     )
     nothing = replace(result, log_pair_evalue=np.zeros((2, 2)))
     assert judge_monitor(nothing, "new", "old").words == "new is not shown to be worse than old after 80 items"
-
-
-def test_limits_that_shrink_decide_when_the_margin_is_outside(result):
-    """Limits −.1 to .4, margin .05: half their distance .25 must shrink to .1, which takes 6.25 times as many items."""
+    # Limits −.1 to .4, margin .05: half their distance .25 must shrink to .1, which takes 6.25 times as many items.
     limits = {"lower": np.array([[0.0, -0.1], [-0.4, 0.0]]), "upper": np.array([[0.0, 0.4], [0.1, 0.0]])}
     words = judge_monitor(replace(result, **limits), "new", "old", margin=0.05).words
     assert words.endswith("after 80 items; at this rate about 420 more items would decide")

@@ -47,9 +47,10 @@ def by_name(result, row):
     return dict(zip([each["name"] for each in result.rows()], row.kinds, strict=True))
 
 
-def test_each_stratum_is_decided_by_itself():
+def test_each_stratum_is_decided_by_itself_as_by_a_call_on_it(rng):
     """Overall a and b are equal. In the east b fails on 20 of 40 items that a passes, and never the other way round:
-    even the sign test has p = 2⁻²⁰. In the west it is a that is worse."""
+    even the sign test has p = 2⁻²⁰. In the west it is a that is worse.
+    """
     result, scores = compared(crossed())
     every, east, west = stratum_rows(result, scores)
     assert (every.name, every.items, east.name, east.items, west.name) == (None, 80, "east", 40, "west")
@@ -58,9 +59,6 @@ def test_each_stratum_is_decided_by_itself():
     assert by_name(result, west) == {"a": "worse", "b": "best", "c": "worse"}
     assert east.means.tolist() == [1.0, 0.5, 0.0]
     assert every.means.tolist() == [0.75, 0.75, 0.0]
-
-
-def test_the_verdicts_are_those_of_a_call_on_the_stratum(rng):
     strata = np.repeat(["s", "t", "u"], [70, 50, 40])
     losses = rng.gamma(2.0, 1.0, (160, 5)) + 0.2 * np.arange(5) * (strata == "t")[:, None]
     result, scores = compared(losses, False, strata=strata, margin=0.01)
@@ -131,7 +129,7 @@ def evals_result(evals, **options):
     return relfit.compare_losses(evals, rng=0, **options)
 
 
-def test_logs_have_their_prompts():
+def test_prompts_are_those_of_their_items_and_text_in_the_page():
     """Item 3 has no score of a and is left out: the prompts after it still belong to their items."""
     evals = logs(missing={("a", 3)})
     result = evals_result(evals)
@@ -144,9 +142,6 @@ def test_logs_have_their_prompts():
         assert each["prompt"].endswith(f"\\u202eend? {each['stratum']} {each['item']}")
         assert each["prompt"].startswith("…")
         assert len(each["prompt"]) <= LETTERS
-
-
-def test_prompts_tasks_and_keys_are_text_in_the_page():
     evals = logs()
     page = render_report(evals_result(evals), evals)
     assert page.count("<script") == 1
@@ -185,7 +180,7 @@ def _texts(clumps):
     return {"reference": [f"r {x[0]:.1f}" for x in data], "b": [f"b {x[0]:.1f}" for x in models["b"]]}
 
 
-def test_the_rows_that_differ_most_are_chosen(clumps):
+def test_the_rows_that_differ_most_are_chosen_and_must_fit_the_items(clumps):
     result, data = clumps
     found = differing_rows(result, recall(result, data), "b")
     shown = {title: [each.text for each in kept] for title, kept in example_rows(found, _texts(clumps)).items()}
@@ -195,16 +190,16 @@ def test_the_rows_that_differ_most_are_chosen(clumps):
     assert all(4.5 < float(text.split()[1]) < 5.5 for text in many)
     assert all(-5.5 < float(text.split()[1]) < -4.5 for text in rare)
     assert all(abs(float(text.split()[1])) < 2.5 for text in typical)
-
-
-def test_items_must_fit_the_rows(clumps):
-    result, data = clumps
     recalled = recall(result, data)
     refused(lambda: check_items(["x"], recalled), "items: expected a mapping")
     refused(
         lambda: check_items({"b": ["x"] * 59}, recalled), "items of 'b': expected one for each of its 60 rows, got 59"
     )
     refused(lambda: check_items({"c": []}, recalled), "expected 'reference' or the name of a model")
+    items = {"reference": ["<script>alert(1)</script>"] * 60}
+    page = render_report(result, data, items=items)
+    assert page.count("<script") == 1
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
 
 
 def _decoded(address):
@@ -224,11 +219,3 @@ def test_arrays_become_pictures():
     colour[..., 0] = 200
     assert _decoded(example(colour, 0).picture).getpixel((0, 0)) == (200, 0, 0)
     refused(lambda: example(np.zeros(5), 0), "expected images of shape (h, w) or (h, w, 3)")
-
-
-def test_the_page_shows_them_escaped(clumps):
-    result, data = clumps
-    items = {"reference": ["<script>alert(1)</script>"] * 60}
-    page = render_report(result, data, items=items)
-    assert page.count("<script") == 1
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page

@@ -105,15 +105,12 @@ def test_the_page_loads_its_data_once_or_not_at_all(rng, monkeypatch):
     calls = []
     monkeypatch.setattr("relfit.report.recall.load", lambda *args, **options: calls.append(1) or load(*args, **options))
     monkeypatch.setattr("relfit.settings.load", lambda *_, **__: pytest.fail("compared again"))
-    page = render_report(result, (data, models))
+    html = render_report(result, (data, models))
     assert len(calls) == 1
-    assert render_report(result, loaded) == page
+    assert render_report(result, loaded) == html
     assert len(calls) == 1
-
-
-def test_every_id_is_there_once_and_every_link_has_one(rng):
-    data, models = rng.normal(size=(60, 1)), {"a": rng.normal(size=(60, 1)), "b": rng.normal(1, 1, (60, 1))}
-    page = _Page(render_report(relfit.compare(data, models, rng=0), (data, models)))
+    # Every id is there once, and every link has one.
+    page = _Page(html)
     ids = [value for name, value in page.attributes if name == "id"]
     assert len(ids) == len(set(ids))
     links = [value[1:] for name, value in page.attributes if name == "href"]

@@ -26,7 +26,7 @@ def _marks(ax):
     return {line.get_label(): line for line in ax.lines if line.get_marker() in shapes}
 
 
-def test_marks_say_the_verdicts(make):
+def test_marks_say_the_verdicts_each_with_a_look_of_its_own(make):
     result = make([0.0, 0.1, 9.0, 8.0])
     marks = _marks(forest(result))
     assert list(marks) == ["best of the sample", "no evidence that it is worse", "clearly worse"]
@@ -35,10 +35,7 @@ def test_marks_say_the_verdicts(make):
     assert len({line.get_marker() for line in marks.values()}) == 3
     used = ("best", "open", "worse")
     assert [to_hex(line.get_color()).upper() for line in marks.values()] == [MARKS[kind][0] for kind in used]
-
-
-def test_each_grade_has_a_look_of_its_own(make):
-    """Shape and filling alone tell the grades apart. b: p = Φ(−0.25/0.1414) = 0.039 alone, twice that at once."""
+    # Shape and filling alone tell the grades apart. b: p = Φ(−0.25/0.1414) = 0.039 alone, twice that at once.
     joint = relfit.JointEstimate(("a", "b", "c"), [0.0, 0.25, 5.0], 0.01 * np.eye(3), (500,))
     result = relfit.decide(joint, rng=0)
     assert result.grade == ("best", "worse", "clearly worse")
@@ -52,11 +49,22 @@ def _bars(ax):
     return sorted(tuple(path.vertices[:, 0]) for bars in ax.collections for path in bars.get_paths())
 
 
-def test_differences_have_the_intervals_of_the_test(make):
+def test_differences_have_the_intervals_of_the_test_and_pairs_their_verdicts(make):
     """The best stands at 0 without a bar, the other has its selective interval: a one-sided 95% bound at each end."""
     result = make([0.0, 1.0], errors=0.2)
     ax = forest(result, of="difference")
     np.testing.assert_allclose(_bars(ax), [(0.0, 0.0), (result.lower_bound(0.95)[1], result.upper_bound(0.95)[1])])
+    # Values 0, 0.1, 5 with errors 0.1: only the last is told from the others, in both directions of reading.
+    values, names = [5.0, 0.0, 0.1], ("c", "a", "b")
+    result = relfit.decide(relfit.JointEstimate(names, values, 0.01 * np.eye(3)), rng=0)
+    no, up, down, own = "no evidence", "clearly better", "clearly worse", "itself"
+    assert who_beats_whom(result) == [[own, no, up], [no, own, up], [down, down, own]]
+    # RelPSI compares with the selected model only.
+    assert who_beats_whom(make(values, names=names)) == [
+        [own, no, up],
+        [no, own, "not tested"],
+        [down, "not tested", own],
+    ]
 
 
 def test_pyplot_is_not_touched(tmp_path):
@@ -136,7 +144,7 @@ def test_one_column_is_coloured_where_it_is_clear_of_the_noise(rng):
         np.testing.assert_allclose([at.max() for at in heights], expected, atol=1e-12)
 
 
-def test_power_is_that_of_the_plan(compared):
+def test_power_and_colours_are_those_of_the_plan_in_all_figures(compared):
     """Two models have closed forms: Φ(r − z_{0.975}) with r the signal at n rows."""
     from scipy.special import ndtr, ndtri
 
@@ -147,10 +155,7 @@ def test_power_is_that_of_the_plan(compared):
     signal = 0.5 / 0.2 * np.sqrt(n / 100)
     np.testing.assert_allclose(curve.get_ydata(), ndtr(signal + ndtri(0.025)), atol=1e-9)
     assert ax.get_legend().get_title().get_text() == "RelPSI"
-
-
-def test_a_model_has_one_colour_in_all_figures(compared):
-    """D45: colours went by the place in the table in one figure, and without the best model in the other."""
+    # D45: colours went by the place in the table in one figure, and without the best model in the other.
     result, data = compared
     figures = [result.plot_bandwidths(data), result.plot_power(trials=100)]
     colours = [{line.get_label(): line.get_color() for line in ax.lines} for ax in figures]
@@ -159,13 +164,18 @@ def test_a_model_has_one_colour_in_all_figures(compared):
     assert all(colours[0][name] == colours[1][name] for name in shared)
 
 
-def test_discrepancies_by_hand(make):
+def test_discrepancies_and_a_margin_by_hand(make):
     """α = 0.1: z = 1.6449, so 1 ± 1.6449 · 0.5 = 0.18 to 1.82; the line is the best's value."""
     drawn = discrepancy_forest(make([1.0, 5.0], errors=0.5, alpha=0.1))
     assert [(bar.name, bar.kind) for bar in drawn.bars] == [("m1", "best"), ("m2", "worse")]
     assert drawn.bars[0].low == pytest.approx(1.0 - 1.6448536 * 0.5)
     assert drawn.shown(drawn.bars[0]) == "0.18 to 1.82"
     assert (drawn.line, drawn.level) == (1.0, 0.9)
+    joint = relfit.JointEstimate(("a", "b"), [0.0, 0.5], 0.001 * np.eye(2))
+    drawn = difference_forest(relfit.decide(joint, margin=0.2))
+    assert drawn.line == 0.2
+    assert drawn.bars[1].kind == "worse"
+    assert drawn.bars[1].low > 0.2
 
 
 @pytest.mark.parametrize("test", ["relpsi", "best-set", "carve"])
@@ -177,25 +187,3 @@ def test_differences_are_the_tests_own(test):
         i = result.names.index(bar.name)
         assert (bar.low, bar.high) == tuple(intervals[i])
         assert (bar.low > 0.0) == (bar.kind in ("alone", "worse"))
-
-
-def test_a_margin_moves_the_line():
-    joint = relfit.JointEstimate(("a", "b"), [0.0, 0.5], 0.001 * np.eye(2))
-    drawn = difference_forest(relfit.decide(joint, margin=0.2))
-    assert drawn.line == 0.2
-    assert drawn.bars[1].kind == "worse"
-    assert drawn.bars[1].low > 0.2
-
-
-def test_who_beats_whom_by_hand(make):
-    """Values 0, 0.1, 5 with errors 0.1: only the last is told from the others, in both directions of reading."""
-    values, names = [5.0, 0.0, 0.1], ("c", "a", "b")
-    result = relfit.decide(relfit.JointEstimate(names, values, 0.01 * np.eye(3)), rng=0)
-    no, up, down, own = "no evidence", "clearly better", "clearly worse", "itself"
-    assert who_beats_whom(result) == [[own, no, up], [no, own, up], [down, down, own]]
-    # RelPSI compares with the selected model only.
-    assert who_beats_whom(make(values, names=names)) == [
-        [own, no, up],
-        [no, own, "not tested"],
-        [down, "not tested", own],
-    ]

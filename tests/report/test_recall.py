@@ -19,15 +19,12 @@ def two(rng):
     return rng.normal(size=(60, 2)), {"a": rng.normal(size=(60, 2)), "b": rng.normal(1, 1, (50, 2))}
 
 
-def test_all_rows_give_the_result_again(two):
+def test_all_rows_give_the_result_again_and_files_are_read_as_far_as_shown(two, tmp_path):
     result = relfit.compare(*two, rng=0)
     recalled = recall(result, two)
     assert recalled.complete
     for name, value in zip(result.names, result.discrepancy, strict=True):
         assert differing_rows(result, recalled, name).discrepancy == pytest.approx(value, rel=1e-9, abs=1e-13)
-
-
-def test_rows_in_a_file_are_read_as_far_as_they_are_shown(two, tmp_path):
     data, models = two
     for name, rows in {"x": data, **models}.items():
         np.save(tmp_path / f"{name}.npy", rows.astype(np.float32))

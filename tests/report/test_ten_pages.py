@@ -19,13 +19,10 @@ def test_nothing_on_the_page_contradicts_anything_else(ten, name):
     check(result, gate, page.read_text(encoding="utf-8"))
 
 
-def test_all_grades_occur(ten):
+def test_all_grades_occur_and_a_contradiction_is_found(ten):
     grades = {grade for result, _, _ in ten.values() for grade in result.grade}
     assert grades == {"best", "same", "equivalent", "no evidence", "worse", "clearly worse"}
-
-
-def test_a_contradiction_is_found(ten):
-    """A verdict, an interval, a pair, the sentence or a count that says something else does not pass."""
+    # A verdict, an interval, a pair, the sentence or a count that says something else does not pass.
     result, gate, page = ten["fifty"]
     html = page.read_text(encoding="utf-8")
     low = result.graded_intervals()[result.grade.index("clearly worse"), 0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -34,7 +33,7 @@ def test_looks_as_documented(make):
     assert len(lines) == 6
 
 
-def test_wide_characters_are_aligned(odd):
+def test_names_are_aligned_and_stay_on_their_line(odd):
     """The p-value column starts at the same terminal cell in every row, whatever the name's width."""
     lines = str(odd).splitlines()
     at = cell_len(lines[1][: lines[1].index("p-value")])
@@ -42,9 +41,6 @@ def test_wide_characters_are_aligned(odd):
     for line, row in zip(lines[2:], rows, strict=False):
         before = line[: line.rindex(row[4] + "  ")]
         assert cell_len(before) == at
-
-
-def test_names_stay_on_their_line_and_are_cut_in_the_table_only(odd):
     shown = str(odd)
     assert len(shown.splitlines()) == 2 + 12 + 1 + 1
     assert "two\\nlines" in shown
@@ -66,26 +62,6 @@ def test_shown_names_are_one_printable_line(name):
     assert not any(ord(c) < 32 or 127 <= ord(c) < 160 for c in shown)
 
 
-@pytest.mark.parametrize(
-    ("p", "alpha", "shown"),
-    [
-        (0.312, 0.05, "0.31"),
-        (0.0499, 0.05, "0.0499"),
-        (0.0501, 0.05, "0.0501"),
-        (0.05, 0.05, "0.050"),
-        (0.049999, 0.05, "0.049999"),
-        (1.0, 0.05, "1.0"),
-        (0.00123, 0.05, "0.0012"),
-        (4.44e-5, 0.05, "4.4e-5"),
-        (2e-12, 0.05, "2.0e-12"),
-        (9.9e-13, 0.05, "<1e-12"),
-        (0.0, 0.05, "<1e-12"),
-    ],
-)
-def test_pvalue_by_hand(p, alpha, shown):
-    assert show_pvalue(p, alpha) == shown
-
-
 @given(st.floats(0, 1), st.floats(1e-6, 0.5))
 def test_a_shown_pvalue_is_on_the_side_of_the_level_where_the_pvalue_is(p, alpha):
     shown = show_pvalue(p, alpha)
@@ -93,7 +69,7 @@ def test_a_shown_pvalue_is_on_the_side_of_the_level_where_the_pvalue_is(p, alpha
     assert (value <= alpha) == (p <= alpha)
 
 
-def test_number_format():
+def test_numbers_and_pvalues_by_hand():
     """Two digits of the largest s.e., at least one of the smallest and of a difference that decided."""
     assert number_format([0.0006, 0.0021], [0.0362])(0.03624) == "0.0362"
     assert number_format([0.1], [0.0], [0.0012])(0.0012) == "0.001"
@@ -101,6 +77,20 @@ def test_number_format():
     assert number_format([], [3.0])(3.0) == "3"
     assert number_format([1e-9], [1.0])(1.0) == "1.00e+0"
     assert number_format([1.0], [1e12])(-1e12) == "-1.00e+12"
+    for p, shown in (
+        (0.312, "0.31"),
+        (0.0499, "0.0499"),
+        (0.0501, "0.0501"),
+        (0.05, "0.050"),
+        (0.049999, "0.049999"),
+        (1.0, "1.0"),
+        (0.00123, "0.0012"),
+        (4.44e-5, "4.4e-5"),
+        (2e-12, "2.0e-12"),
+        (9.9e-13, "<1e-12"),
+        (0.0, "<1e-12"),
+    ):
+        assert show_pvalue(p, 0.05) == shown
 
 
 def test_pair_text():

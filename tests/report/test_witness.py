@@ -36,7 +36,7 @@ def test_contributions_by_hand():
 
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("d", [1, 3, 40])
-def test_rows_add_up_to_the_mmd(name, d):
+def test_rows_add_up_to_the_mmd_and_to_the_ksd(name, d):
     """mean f(x) − mean f(r) is the unbiased MMD² itself, with unequal sizes; 40 columns take the other path."""
     rng = np.random.default_rng(d)
     r, x = rng.normal(1e3, 1, (31, d)), rng.normal(1e3 + 0.3, 1, (25, d))
@@ -45,11 +45,6 @@ def test_rows_add_up_to_the_mmd(name, d):
     expected = relfit.estimate(r, {"a": x}, kernel=kernel, rng=0).values[0]
     assert at_model.values.mean() - at_reference.values.mean() == pytest.approx(expected, rel=1e-7, abs=1e-12)
     np.testing.assert_allclose(typical, PairKernel(kernel).values(x, r).mean(axis=1))
-
-
-@pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.parametrize("d", [1, 3, 40])
-def test_contributions_add_up_to_the_ksd(name, d):
     rng = np.random.default_rng(d)
     x = rng.normal(size=(30, d))
     density = relfit.Density(score=lambda x: 0.2 - 1.3 * x, dim=d)
@@ -79,13 +74,17 @@ def test_two_columns_show_the_witness_itself(rng):
     assert (drawn.view.labels, drawn.view.projected) == (("column 0", "column 1"), False)
 
 
-def test_equal_samples_stay_blank(rng):
+def test_equal_samples_stay_blank_and_no_axis_lacks_spread(rng):
     """The share of the picture that noise colours: beyond 3.5 s.e. far less than 1% on average."""
     shares = []
     for _ in range(12):
         data, models = rng.normal(size=(100, 2)), {"a": rng.normal(size=(100, 2)), "b": rng.normal(size=(100, 2))}
         shares.append(_drawn(data, models, "b")[0].clear.mean())
     assert np.mean(shares) < 0.01
+    # D44: the levels of a column add up to 1, and "main axis 8 (2.1e-29% of variance)" was drawn.
+    levels = np.eye(4)[rng.integers(0, 4, 200)]
+    assert len(main_axes(np.hstack([rng.normal(size=(200, 2)), levels])).directions) == 5
+    assert len(main_axes(np.outer(rng.normal(size=50), np.ones(3))).directions) == 2
 
 
 def test_many_columns_are_shown_where_they_differ(rng):
@@ -103,10 +102,3 @@ def test_many_columns_are_shown_where_they_differ(rng):
     view = chosen_view(recalled.main_axes, off[::2], data[::2])
     assert np.abs(view.directions[:, 2]).max() > 0.5
     assert recalled.complete
-
-
-def test_no_picture_has_an_axis_without_spread(rng):
-    """D44: the levels of a column add up to 1, and "main axis 8 (2.1e-29% of variance)" was drawn."""
-    levels = np.eye(4)[rng.integers(0, 4, 200)]
-    assert len(main_axes(np.hstack([rng.normal(size=(200, 2)), levels])).directions) == 5
-    assert len(main_axes(np.outer(rng.normal(size=50), np.ones(3))).directions) == 2

@@ -33,14 +33,19 @@ def inked(monkeypatch):
     return replace(_result(), provenance=Inked(colour="red", shades=np.array([0.5, 2.0])))
 
 
-def test_every_field_says_how_it_is_kept():
+def test_every_field_says_how_it_is_kept_and_belongs_to_a_part():
     assert {name for name, told in relfit.Comparison.described().items() if told.get("form") is None} == NESTED
-
-
-def test_a_comparison_is_its_estimate_decision_method_and_provenance():
     parts = {item.name for item in fields(_result()) if is_dataclass(getattr(_result(), item.name))}
     assert parts == {"estimate", "decision", "method", "provenance"}
     assert _result().distinct() is not None
+    changed = _result().changed(backend="other", alpha=0.01, lags=3, warnings=("one",))
+    assert (changed.provenance.backend, changed.method.alpha, changed.estimate.lags) == ("other", 0.01, 3)
+    assert (changed.backend, changed.alpha, changed.lags, changed.warnings) == ("other", 0.01, 3, ("one",))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        _result().changed(colour="red")
+    shown = dict(settings(_result()))
+    assert list(shown)[:5] == ["discrepancy", "models", "level α", "test", "correction"]
+    assert shown["level α"] == "0.05"
 
 
 def test_a_declared_field_is_written_checked_read_and_shown(inked):
@@ -58,14 +63,6 @@ def test_a_declared_field_is_written_checked_read_and_shown(inked):
     assert not any("shades" in label for label, _ in settings(inked))
 
 
-def test_a_change_reaches_the_part_that_has_the_field():
-    changed = _result().changed(backend="other", alpha=0.01, lags=3, warnings=("one",))
-    assert (changed.provenance.backend, changed.method.alpha, changed.estimate.lags) == ("other", 0.01, 3)
-    assert (changed.backend, changed.alpha, changed.lags, changed.warnings) == ("other", 0.01, 3, ("one",))
-    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
-        _result().changed(colour="red")
-
-
 @pytest.mark.parametrize("name", ["difference", "pvalue", "best_index", "grade", "standard_error", "confidence_set"])
 def test_a_file_whose_numbers_contradict_each_other_is_refused(name):
     record = _result().to_dict()
@@ -74,9 +71,3 @@ def test_a_file_whose_numbers_contradict_each_other_is_refused(name):
     if name == "standard_error":
         wrong = [0.2, 0.1]
     refused(lambda: relfit.Comparison.from_dict({**record, name: wrong}), f"contradicts itself: {name} is not that of")
-
-
-def test_settings_on_the_page_keep_their_order_and_names():
-    shown = dict(settings(_result()))
-    assert list(shown)[:5] == ["discrepancy", "models", "level α", "test", "correction"]
-    assert shown["level α"] == "0.05"

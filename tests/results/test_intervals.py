@@ -25,7 +25,7 @@ def test_relpsi_bounds_solve_the_truncated_law_by_hand():
 
 
 @pytest.mark.parametrize("test", ["relpsi", "carve", "best-set"])
-def test_bounds_are_nested_and_grow_with_the_level(test):
+def test_bounds_are_nested_grow_with_the_level_and_know_constants(test):
     rng = np.random.default_rng(3)
     root = rng.normal(size=(5, 5))
     compared = result(3 * rng.normal(size=5), root @ root.T / 5, test=test, rng=1)
@@ -35,11 +35,7 @@ def test_bounds_are_nested_and_grow_with_the_level(test):
     assert (lower <= upper).all()
     assert (compared.lower_bound(0.99) <= lower + 1e-9).all()
     assert (compared.upper_bound(0.99) >= upper - 1e-9).all()
-
-
-@pytest.mark.parametrize("test", ["relpsi", "carve", "best-set"])
-def test_a_constant_difference_is_known(test):
-    """b is a plus 0.5, c is a again."""
+    # b is a plus 0.5, c is a again.
     compared = result([0.0, 0.5, 0.0], np.ones((3, 3)), test=test, rng=0)
     assert compared.lower_bound()[1] == compared.upper_bound()[1] == 0.5
     assert compared.upper_bound()[2] == 0.0
@@ -58,7 +54,7 @@ def test_bounds_know_the_sizes_and_groups_of_distinct_models():
     assert compare(data, models, groups=labels, rng=0).distinct().groups == (50, 20, 20)
 
 
-def test_intervals_of_all_pairs_by_hand():
+def test_intervals_of_all_pairs_by_hand_and_of_copies():
     """Independent models with equal variances: Tukey's studentised range, to a draw's accuracy."""
     values = np.array([0.0, 0.1, 2.0, 2.5])
     found = result(values, 0.01 * np.eye(4), test="relpsi").pair_intervals(0.9)
@@ -68,9 +64,6 @@ def test_intervals_of_all_pairs_by_hand():
     np.testing.assert_allclose(np.ptp(found, axis=2)[gap != 0.0] / 2.0, reach, rtol=0.02)
     np.testing.assert_array_equal(found, -found.transpose(1, 0, 2)[:, :, ::-1])
     np.testing.assert_array_equal(np.diagonal(found), 0.0)
-
-
-def test_pair_intervals_of_a_copy_and_of_a_constant_difference():
     one = JointEstimate(("a", "b", "c"), [0.0, 0.0, 1.0], np.ones((3, 3)))
     found = decide(one, test="relpsi").pair_intervals()
     np.testing.assert_allclose(found[0, 1], [0.0, 0.0], atol=1e-12)

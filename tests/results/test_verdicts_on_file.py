@@ -51,12 +51,9 @@ def test_every_test(data, test, correction, margin):
     assert other.worse.sum() < result.worse.sum()
 
 
-def test_several_kernels(data):
+def test_several_kernels_that_agree_and_that_do_not(data):
     again(compare(*data, kernel=[Gaussian(0.5), Gaussian(2.0), IMQ(1.0)], rng=0))
-
-
-def test_the_best_of_kernels_that_disagree():
-    """b has the smaller mean and stays the best, though its p is below alpha: a is far better under one kernel."""
+    # b has the smaller mean and stays the best, though its p is below alpha: a is far better under one kernel.
     rows = np.random.default_rng(0).normal(size=(400, 4))
     rows -= rows.mean(axis=0)
     parts = [Psi(rows[:, :2]), Psi(rows[:, 2:])]

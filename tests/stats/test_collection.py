@@ -124,10 +124,7 @@ def test_refusals():
         )
     several = {"kernel": KERNELS, "test": "best-set"}
     refused(lambda: relfit.compare(reference, models, margin=0.1, **several), "best-set", "margin=0.1")
-    refused(
-        lambda: relfit.compare(reference, models, estimator="incomplete", **several),
-        "covariance of the ψ rows",
-    )
+    refused(lambda: relfit.compare(reference, models, estimator="incomplete", **several), "covariance of the ψ rows")
     refused(lambda: relfit.estimate(reference, models, kernel=KERNELS), "one kernel here", "Collection")
     refused(lambda: Collection((Gaussian(),)), "kernels of Collection", "got 1")
     refused(lambda: Collection((Gaussian(), Collection((Gaussian(), IMQ())))), "kernels of Collection", "Collection")

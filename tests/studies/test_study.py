@@ -1,18 +1,21 @@
-"""The command that all studies share: what is missing is run, a page is made from what is stored."""
+"""What all studies share: missing trials are run, pages are made from templates and stored trials, none by hand."""
 
+import re
 from pathlib import Path
+from string import Template
 
 import pytest
 
+from relfit.paper.reproduce import CATALOGUE, template
 from studies import study
 from studies.study import Part, Study
 
 
-def trial(setting, seed):
+def _trial(setting, seed):
     return {"value": setting["n"] + seed}
 
 
-def cells():
+def _cells():
     return [{"n": 10}, {"n": 20}]
 
 
@@ -30,7 +33,7 @@ def example(tmp_path, monkeypatch):
         study.write_page(docs, "page.md", title="Example", values=values)
         return len(values) == 2
 
-    parts = {"main": Part("stored-name", cells, trial, 40), "small": Part("other", cells, trial, 4)}
+    parts = {"main": Part("stored-name", _cells, _trial, 40), "small": Part("other", _cells, _trial, 4)}
     return Study(parts, "example.sqlite", "7", write, timed=True), written
 
 
@@ -65,3 +68,44 @@ def test_every_study_is_in_the_readme():
     modules |= {path.parent.name for path in folder.glob("*/__main__.py")}
     readme = (folder / "README.md").read_text(encoding="utf-8")
     assert {name for name in modules if f"python -m studies.{name}" not in readme} == set()
+
+
+ROOT = Path(__file__).parents[2]
+STUDIES = ROOT / "studies"
+TEMPLATES = sorted(str(path.relative_to(STUDIES)) for path in STUDIES.rglob("*.md") if path.name != "README.md")
+
+
+def disagreement(template, page):
+    """The first piece of a template that does not follow in the page, or None if the page was made from it."""
+    pieces, end = [""], 0
+    for hole in Template.pattern.finditer(template):
+        pieces[-1] += template[end : hole.start()] + ("$" if hole["escaped"] else "")
+        if not hole["escaped"]:
+            pieces.append("")
+        end = hole.end()
+    pieces[-1] += template[end:]
+    pattern = ""
+    for k, piece in enumerate(pieces):
+        pattern += ("(?s:.*?)" if k else "") + re.escape(piece)
+        if not re.match(pattern, page):
+            return piece
+    return None if re.fullmatch(pattern, page) else pieces[-1]
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_page_is_what_its_template_says(name):
+    text = (STUDIES / name).read_text(encoding="utf-8")
+    assert disagreement(text, (ROOT / "docs" / "evidence" / name).read_text(encoding="utf-8")) is None
+
+
+def test_pages_are_what_their_templates_say_and_a_changed_word_is_seen():
+    head, sections = template()
+    assert list(sections) == list(CATALOGUE)
+    page = (ROOT / "docs" / "evidence" / "reproduction.md").read_text(encoding="utf-8")
+    shown = [section for name, section in sections.items() if f"\n## {name}\n" in page]
+    assert len(shown) >= 10
+    assert disagreement("\n".join([head, *shown]), page) is None
+    assert disagreement("A $x b.\n", "A 1 b.\n") is None
+    assert disagreement("A $x b.\n", "A 1 c.\n") == " b.\n"
+    assert disagreement("$$ a $x\nend\n", "$ a 1\n2\nend\n") is None
+    assert disagreement("a $x\nend\n", "a 1\nend\nmore\n") == "\nend\n"

@@ -12,7 +12,7 @@ import relfit
 from relfit.util.libraries import Shared
 
 
-def test_made_once_and_undone_once():
+def test_made_once_undone_once_and_tried_again_after_a_failure():
     seen = []
 
     @contextmanager
@@ -33,9 +33,6 @@ def test_made_once_and_undone_once():
     with pytest.raises(KeyError), shared:
         raise KeyError
     assert seen == ["made", "undone"] * 2
-
-
-def test_a_change_that_fails_is_tried_again():
     tries = []
 
     @contextmanager

@@ -82,13 +82,10 @@ def test_numpyro_distributions(numpyro, x):
         np.testing.assert_allclose(adapt(distribution, 2).scores(x), expected, rtol=1e-7, atol=1e-7)
 
 
-def test_numpyro_outside_the_support_there_is_no_density(numpyro):
+def test_numpyro_distributions_that_are_no_density_on_these_columns_are_refused(numpyro):
     """NumPyro evaluates its formula there too: log p(−1) of an exponential comes out as +1."""
     density = adapt(numpyro.Exponential(1.0), 1)
     np.testing.assert_allclose(density.log_probs(np.array([[-1.0], [1.0]])), [-np.inf, -1.0])
     refused(lambda: scores_of("e", density, np.array([[-1.0], [1.0]])), "model 'e'", "1 of 2 rows")
-
-
-def test_numpyro_distributions_that_are_no_density_on_these_columns_are_refused(numpyro):
     refused(lambda: adapt(numpyro.Poisson(3.0), 1), "Poisson: expected a continuous distribution")
     refused(lambda: adapt(numpyro.Normal(jnp.zeros(2), 1.0), 2), "batch shape (2,)", "Independent")

@@ -19,21 +19,6 @@ def x(rng):
     return rng.normal(size=(150, 2)) @ np.array([[1.0, 0.3], [0.0, 0.7]]) + 0.5
 
 
-ONE = [
-    stats.norm(0.2, 1.3),
-    stats.t(4),
-    stats.gamma(2.0, loc=-9.0),
-    stats.laplace(0.5),
-    stats.gumbel_r(),
-    stats.skewnorm(3),
-]
-
-
-@pytest.mark.parametrize("model", ONE, ids=lambda model: model.dist.name)
-def test_scipy_in_one_column(x, model):
-    assert own_mean(model, x[:, 0]) == pytest.approx(-model.logpdf(x[:, 0]).mean(), rel=1e-12)
-
-
 def test_torch_distributions_and_flows(x):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     zuko = pytest.importorskip("zuko", reason="zuko is not installed")

@@ -17,15 +17,11 @@ def x(rng):
 
 
 @pytest.mark.parametrize("shape", ["full", "tied", "diag", "spherical"])
-def test_a_mixture_has_the_slopes_of_its_own_score_samples(x, shape):
+def test_mixtures_have_the_slopes_of_what_they_draw_from(x, shape):
     fitted = mixture.GaussianMixture(3, covariance_type=shape, random_state=0).fit(x)
     density = adapt(fitted, 3)
     np.testing.assert_allclose(density.scores(x), slopes(fitted.score_samples, x), rtol=1e-8, atol=1e-8)
-
-
-@pytest.mark.parametrize("shape", ["full", "tied", "diag", "spherical"])
-def test_a_bayesian_mixture_is_what_its_sample_method_draws_from(x, shape):
-    """sample() draws from Σ w_k N(μ_k, C_k) with the fitted weights, means and covariances; written out by scipy."""
+    # sample() draws from Σ w_k N(μ_k, C_k) with the fitted weights, means and covariances; written out by scipy.
     from scipy.special import logsumexp
     from scipy.stats import multivariate_normal
 
@@ -55,13 +51,10 @@ def test_a_kernel_density_estimate(x, rng, kernel, weighted):
     np.testing.assert_allclose(gap, gap[0], atol=1e-8)
 
 
-@pytest.mark.parametrize("kernel", ["tophat", "epanechnikov", "linear", "cosine"])
-def test_kernels_that_are_zero_somewhere_are_refused(x, kernel):
-    fitted = neighbors.KernelDensity(kernel=kernel).fit(x)
-    refused(lambda: adapt(fitted, 3), "KernelDensity: expected kernel", repr(kernel), "positive density")
-
-
-def test_other_metrics_unfitted_models_and_other_dimensions_are_refused(x):
+def test_what_is_no_density_on_these_columns_is_refused(x):
+    for kernel in ("tophat", "epanechnikov", "linear", "cosine"):
+        fitted = neighbors.KernelDensity(kernel=kernel).fit(x)
+        refused(lambda f=fitted: adapt(f, 3), "KernelDensity: expected kernel", repr(kernel), "positive density")
     refused(lambda: adapt(neighbors.KernelDensity(metric="manhattan").fit(x), 3), "metric", "'manhattan'")
     refused(lambda: adapt(mixture.GaussianMixture(2), 3), "GaussianMixture: expected a fitted model", "call fit first")
     refused(lambda: adapt(neighbors.KernelDensity(), 3), "KernelDensity: expected a fitted model")

@@ -57,7 +57,7 @@ def test_pystan_scores_are_the_slopes_of_pystans_log_density_and_of_the_formula(
     np.testing.assert_allclose(gap, gap[0], atol=1e-9)
 
 
-def test_pystan_inside_a_running_loop_or_another_thread_is_refused(model, x):
+def test_what_pystan_cannot_do_is_refused(model, x):
     async def cell():
         return adapt(model, 2)
 
@@ -67,9 +67,6 @@ def test_pystan_inside_a_running_loop_or_another_thread_is_refused(model, x):
     density = adapt(model, 2)
     with ThreadPoolExecutor(1) as pool:
         refused(lambda: pool.submit(density.scores, x[:2]).result(), "Stan model: pystan works in the main thread only")
-
-
-def test_pystan_other_columns_and_rejected_parameters_are_refused(model, x):
     refused(lambda: adapt(model, 3), "Stan model: expected rows of its unconstrained parameters (mu, sigma), got 3")
     x[7, 1] = -2000.0  # σ = 0, which Stan rejects
     refused(lambda: scores_of("s", adapt(model, 2), x), "model 's'", "1 of 40 rows", "row 7", "log_prob is not finite")

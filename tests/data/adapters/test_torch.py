@@ -56,15 +56,12 @@ def test_distributions(distribution, x):
     np.testing.assert_allclose(adapt(distribution, 2).scores(x), expected, rtol=1e-8, atol=1e-8)
 
 
-def test_outside_the_support_there_is_no_density_whether_or_not_torch_validates():
+def test_distributions_that_are_no_density_here_are_refused():
     for validate in (True, False):
         density = adapt(D.Exponential(numbers(2.0), validate_args=validate), 1)
         assert density.log_probs(np.array([[-1.0], [1.0]]))[0] == -np.inf
         np.testing.assert_allclose(density.log_probs(np.array([[-1.0], [1.0]]))[1], np.log(2.0) - 2.0)
         refused(lambda: scores_of("e", density, np.array([[-1.0], [1.0]])), "model 'e'", "1 of 2 rows", "log_prob")  # noqa: B023
-
-
-def test_distributions_that_are_no_density_on_these_columns_are_refused():
     refused(lambda: adapt(D.Poisson(3.0), 1), "Poisson: expected a continuous distribution, got a discrete one")
     several = D.Normal(torch.zeros(2), 1.0)
     refused(lambda: adapt(several, 2), "batch shape (2,)", "Independent(distribution, 1)")
@@ -84,12 +81,18 @@ def test_distributions_that_are_no_density_on_these_columns_are_refused():
 # --- modules
 
 
-def test_an_energy_model(x):
+def test_an_energy_model_in_its_own_precision(x):
     model = Energy().eval()
     np.testing.assert_allclose(adapt(model, 2).scores(x), slopes(eager(model.log_prob), x), rtol=1e-8, atol=1e-8)
+    model = Energy(torch.float32).eval()
+    density = adapt(model, 2)
+    assert density.raw_scores(x).dtype == np.float32
+    assert density.scores(x).dtype == np.float64
+    assert density.notes(x) == ("scores computed in float32, to about 6 digits",)
+    np.testing.assert_allclose(density.scores(x), slopes(eager(model.double().log_prob), x), atol=1e-5)
 
 
-def test_the_model_is_left_as_it_was(x):
+def test_the_model_is_left_as_it_was_and_a_module_says_what_it_returns(x):
     model = Energy().train()
     model.net[1].eval()
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -102,18 +105,6 @@ def test_the_model_is_left_as_it_was(x):
     assert all(parameter.grad is None for parameter in model.parameters())
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert torch.is_grad_enabled()
-
-
-def test_the_models_own_precision_is_used_and_said(x):
-    model = Energy(torch.float32).eval()
-    density = adapt(model, 2)
-    assert density.raw_scores(x).dtype == np.float32
-    assert density.scores(x).dtype == np.float64
-    assert density.notes(x) == ("scores computed in float32, to about 6 digits",)
-    np.testing.assert_allclose(density.scores(x), slopes(eager(model.double().log_prob), x), atol=1e-5)
-
-
-def test_a_module_that_does_not_say_what_it_returns_is_told_to(x):
     net = torch.nn.Linear(2, 2)
     refused(lambda: adapt(net, 2), "Linear: expected a torch module with log_prob(x)", "Density(score=module)")
     weight, bias = net.weight.detach().numpy(), net.bias.detach().numpy()

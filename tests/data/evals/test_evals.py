@@ -79,21 +79,14 @@ def test_paths_of_another_kind(paths, message):
     assert refusal(paths) == message
 
 
-def test_folders_and_files_without_logs(tmp_path):
+def test_what_is_no_log_or_no_option(tmp_path):
     formats = "lm-evaluation-harness, Inspect, HELM or every-eval-ever"
     assert f"expected a folder with logs of {formats}, got none" in refusal(tmp_path)
     (tmp_path / "other.jsonl").write_text("{}")
     assert f"expected a log of {formats}, got another file" in refusal(tmp_path / "other.jsonl")
-
-
-@pytest.mark.parametrize("options", [{"metric": 3}, {"filter": b"x"}, {"task": [3]}, {"task": 3}])
-def test_options_of_another_kind(options):
-    (name,) = options
-    assert refusal(LOGS, **options).startswith(f"{name}: expected a name")
-
-
-def test_long_prompts_are_cut_and_half_letters_replaced():
     assert shortened("solved" * 1000 + "x" * 5000) == "…" + "x" * LONGEST_PROMPT
     assert shortened("\ud83d") == "?"
     assert shortened(" ") is None
     assert shortened(["x"]) is None
+    for name, value in (("metric", 3), ("filter", b"x"), ("task", [3]), ("task", 3)):
+        assert refusal(LOGS, **{name: value}).startswith(f"{name}: expected a name")

@@ -70,20 +70,18 @@ def test_splits_and_perturbations(tmp_path):
     assert "expected each item once, got 'id2' 2 times" in refusal(tmp_path, filter="valid")
 
 
-def test_questions_that_differ_are_named(tmp_path):
+def test_questions_that_differ_are_named_and_adapters_are_doubts(tmp_path):
     for model, text in (("gpt2", "Where is the heart?"), ("gpt3", "Where is the knee?")):
         path = write_run(tmp_path, model, [instance("id1", 1.0)])
         state = {"request_states": [{"instance": {"id": "id1", "input": {"text": text}}}, {"instance": 3}, 4]}
         (path / "scenario_state.json").write_text(json.dumps(state))
     assert "item 'id1' of 'mmlu:subject=anatomy,method=joint' is not the same question" in refusal(tmp_path)
-
-
-def test_adapters_that_differ_are_doubts(tmp_path):
+    folder = tmp_path / "adapters"
     for model, shots, temperature in (("gpt2", 0, 0.0), ("gpt3", 5, 1.0)):
-        path = write_run(tmp_path, model, [instance("id1", 1.0)])
+        path = write_run(folder, model, [instance("id1", 1.0)])
         adapter = {"model": model, "max_train_instances": shots, "temperature": temperature, "instructions": "Answer."}
         (path / "run_spec.json").write_text(json.dumps({"name": RUN.format(model), "adapter_spec": adapter}))
-    found = [note.partition(";")[0] for note in read_evals(tmp_path).doubts]
+    found = [note.partition(";")[0] for note in read_evals(folder).doubts]
     assert found == [
         "the runs differ in the number of shots: 0 (gpt2), 5 (gpt3)",
         "the runs differ in the generation settings: temperature 0.0 (gpt2), 1.0 (gpt3)",

@@ -93,15 +93,12 @@ def test_a_log_that_unpacks_to_more_than_fits_is_refused(stand_in, monkeypatch, 
             assert message.endswith("the file is damaged, or has to be read on a machine with more memory")
 
 
-def test_letters_are_numbers_and_nan_is_unscored(stand_in):
+def test_letters_are_numbers_with_a_direction_and_nan_is_unscored(stand_in):
     values = ["C", "I", "P", "N", True, "0.25", 3, float("nan"), None, "yes", "False"]
     evals = read_evals(stand_in("a", [sample(k, value) for k, value in enumerate(values)]))
     scores = by_model(evals)["m"]
     assert [scores.get(str(k)) for k in range(11)] == [1.0, 0.0, 0.5, 0.0, 1.0, 0.25, 3.0, None, None, 1.0, 0.0]
     assert evals.notes[1] == "scores that are missing in the logs: 2 of m"
-
-
-def test_letters_have_a_direction_and_numbers_need_not(stand_in):
     assert read_evals(stand_in("a", [sample(1, "C"), sample(2, float("nan"))])).notes[2:] == ()
     graded = SimpleNamespace(value=7.0)
     evals = read_evals(stand_in("a", [sample(1, None, scores={"grade": graded})]))

@@ -67,17 +67,17 @@ def test_the_first_metric_and_filter_are_read_and_the_others_named():
         "sums: scored by acc; the logs also have acc_norm",
     )
     assert "17 + 72 =" in evals.prompts
+    assert refusal(LOGS, task="sums", metric="f2").startswith("metric: expected 'acc', 'mcc' or 'acc_norm' in ")
+    message = refusal(LOGS, task="doubles", filter="loose")
+    assert message.startswith("filter: expected 'strict-match' or 'flexible-extract' in ")
 
 
-def test_items_are_joined_whatever_the_order_of_the_lines(logs):
+def test_items_are_joined_whatever_the_order_of_the_lines_and_the_name_of_the_folder(logs):
     before = read_evals(LOGS)
     lines = lines_of(logs / "small" / SUMS)
     random.Random(0).shuffle(lines)
     write_lines(logs / "small" / SUMS, lines)
     assert by_model(read_evals(logs)) == by_model(before)
-
-
-def test_the_model_is_named_by_the_results_or_by_the_folder(logs):
     (logs / "small" / RESULTS).unlink()
     results = logs / "large" / RESULTS
     results.write_text(results.read_text().replace('"model_name": "large"', '"model_name": "org/large"'))
@@ -85,12 +85,6 @@ def test_the_model_is_named_by_the_results_or_by_the_folder(logs):
     evals = read_evals(logs)
     assert set(evals.names) == {"tiny", "medium", "org/large"}
     assert evals.higher_is_better is True
-
-
-def test_metrics_and_filters_that_are_not_there_are_refused_with_those_that_are():
-    assert refusal(LOGS, task="sums", metric="f2").startswith("metric: expected 'acc', 'mcc' or 'acc_norm' in ")
-    message = refusal(LOGS, task="doubles", filter="loose")
-    assert message.startswith("filter: expected 'strict-match' or 'flexible-extract' in ")
 
 
 @pytest.mark.parametrize("key", ["doc_hash", "target_hash"])
@@ -225,15 +219,12 @@ def test_opposite_directions_are_refused(logs):
     assert read_evals(logs, task="sums").higher_is_better is False
 
 
-def test_missing_scores_are_not_zeros(logs):
+def test_missing_scores_are_not_zeros_and_lines_have_an_end(logs, monkeypatch):
     change(logs / "small" / SUMS, 0, acc=None)
     change(logs / "small" / SUMS, 1, acc=float("nan"))
     evals = read_evals(logs, task="sums")
     assert len(by_model(evals)["small"]) == 28
     assert evals.notes[-1] == "scores that are missing in the logs: 2 of small"
-
-
-def test_a_line_that_is_too_long(logs, monkeypatch):
     monkeypatch.setattr(json_files, "LONGEST_LINE", 2**10)
     path = logs / "small" / SUMS
     change(path, 4, doc="x" * 2**10)
@@ -263,10 +254,10 @@ def test_lines_of_another_kind(logs, values, message):
     assert message in refusal(logs, task="sums", metric="acc")
 
 
-@pytest.mark.parametrize("contents", ["[]", '{"model_name": 3, "higher_is_better": {"sums": 1}}'])
-def test_results_of_another_kind_are_not_used(logs, contents):
-    (logs / "small" / RESULTS).write_text(contents)
-    assert "small" in read_evals(logs).names
+def test_results_of_another_kind_are_not_used(logs):
+    for contents in ("[]", '{"model_name": 3, "higher_is_better": {"sums": 1}}'):
+        (logs / "small" / RESULTS).write_text(contents)
+        assert "small" in read_evals(logs).names
 
 
 def test_the_results_file_of_a_run_is_read_once(logs, monkeypatch):
