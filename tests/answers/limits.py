@@ -99,7 +99,7 @@ def carved(values, variances):
     """Bounds of a model near the data, whose variances change with the difference that is supposed."""
     names = NAMES[: len(values)]
     joint = relfit.JointEstimate(names, values, np.diag(variances), near_degeneracy=np.zeros(len(values)))
-    return lambda: {"interval": relfit.decide(joint, test="carve", rng=0).confidence_interval(0.9)}
+    return lambda: {"interval": relfit.decide(joint, test="carve", rng=1).confidence_interval(0.9)}
 
 
 def near_data():

@@ -28,9 +28,13 @@ def test_aligned_rows_are_named_with_the_right_option(rng, dependence):
 
 
 def test_paired_rows_without_partners_are_doubted_and_independent_rows_are_not(rng):
-    reference, models = answers(rng)
-    (note,) = notes(reference, models, DOUBT, dependence="paired")
-    assert "aligned" not in note
+    # The statistic of rows that are no partners is about standard normal, and a doubt is raised below 2.
+    doubted = []
+    for _ in range(10):
+        reference, models = answers(rng)
+        doubted += notes(reference, models, DOUBT, dependence="paired")
+    assert len(doubted) >= 8
+    assert not any("aligned" in note for note in doubted)
     partners = {"a": models["aligned"], "b": models["aligned"] + 0.1}
     assert not notes(reference, partners, DOUBT, dependence="paired")
     # The statistic is about standard normal for independent rows, also for skewed ones: it does not reach 5.

@@ -233,3 +233,13 @@ def test_an_option_of_another_estimator_is_refused(files, capsys, options, said)
     error = capsys.readouterr().err
     assert error.startswith(f"relfit: error: {options[0]}")
     assert said in error
+
+
+@pytest.mark.parametrize(("noise", "noted"), [(0.05, True), (0.1, False)])
+def test_samples_that_are_nearly_the_same_rows_are_noted(noise, noted):
+    """With a noise of 0.05 the contributions of the rows have a cosine between 0.99 and 0.999, with 0.1 below both."""
+    rng = np.random.default_rng(0)
+    rows, reference = rng.normal(size=(2, 200, 2))
+    models = {"a": rows, "b": rows + noise * rng.normal(size=rows.shape)}
+    warnings = relfit.compare(reference, models, rng=0, progress=False).warnings
+    assert any("nearly the same rows" in note for note in warnings) == noted

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 from trials import pvalues, trials, worse
 
-from relfit.stats.decision import adjust, sign_condition
+from relfit.stats.decision import adjust, differences, sign_condition
 from relfit.stats.joint import JointEstimate
 from relfit.stats.pairs import fixed_relpsi, relative_z
 from relfit.stats.tests.base import Criteria
@@ -197,3 +197,12 @@ def test_a_gap_that_is_no_tie_is_tested():
     """With V = I a gap of 1e-8 standard errors is still a gap; only below 1e-9 does rounding decide."""
     for gap, words in ((1e-8, ()), (1e-9, ("tie",))):
         assert RelPSI().decide(joint([0.0, gap], np.eye(2)), Criteria(ALPHA)).status == (words, words)
+
+
+def test_a_constant_difference_is_rounding_only_far_below_the_errors():
+    """Two models that err together, s.e. 1: a gap of 0.01 is certain, one of 1e-6 is rounding."""
+    together = np.ones((2, 2))
+    assert differences(JointEstimate(("a", "b"), [0.0, 0.01], together)).certain[1, 0]
+    rounding = differences(JointEstimate(("a", "b"), [0.0, 1e-6], together))
+    assert rounding.same[1, 0]
+    assert not rounding.certain[1, 0]
