@@ -596,7 +596,7 @@ def _timestamp(date: datetime.date) -> float:
 
 
 def _level(where: str, name: str, value: Any, exact: bool) -> str:
-    if _is_number(value):
+    if not isinstance(value, str) and _is_number(value):
         whole = isinstance(value, int | np.integer)
         return str(int(value)) if whole else _number_level(float(value))
     text = value if isinstance(value, str) else str(value)

@@ -38,7 +38,7 @@ T = TypeVar("T")
 WINDOW_ROWS = 16_384
 WINDOW_NUMBERS = 4_000_000
 # Pairs evaluated at once: few enough for the processor's cache.
-PAIR_CHUNK = 16_384
+PAIR_CHUNK = 32_768
 FEWEST_PART = 32
 # Parts are made small enough for this many threads.
 _THREADS = 4

@@ -136,11 +136,15 @@ def complete(
         np.maximum(traces[0] + np.array(traces[1:]), 0.0),
         _components(kernel, some),
     )
+    # Rows that go together are looked for with the kernel in use, not with others beside it.
+    alignment = None
+    if runtime.shared is None:
+        alignment = _alignments(kernel, centre, samples, reference, across, paired)
     return Estimates(
         estimates,
         psi,
         biased,
-        alignment=_alignments(kernel, centre, samples, reference, across, paired),
+        alignment=alignment,
         quadratic=quadratic if dependence == "independent" else None,
         yardstick=yardstick,
     )

@@ -53,7 +53,9 @@ class Layout:
         raise NotImplementedError
 
     def squares(self, x: Array, y: Array, length: float) -> Array:
-        """‖x − y‖² of every pair, exact enough for a kernel of this length."""
+        """‖x − y‖² of every pair, exact enough for a kernel of this length; of equal rows it
+        may be a little below 0.
+        """
         raise NotImplementedError
 
     def slopes(self, x: Array, y: Array, s: Array, t: Array) -> Array:
@@ -64,8 +66,14 @@ class Layout:
 
     def products_and_sums(self, a: Array, b: Array, u: Array, v: Array) -> Array:
         """a·b + u + v of every pair, by one product."""
-        left = np.column_stack([a, u, np.ones(len(a))])
-        return self.products(left, np.column_stack([b, np.ones(len(b)), v]))
+        columns = a.shape[1]
+        left = np.ones((len(a), columns + 2))
+        left[:, :columns] = a
+        left[:, columns] = u
+        right = np.ones((len(b), columns + 2))
+        right[:, :columns] = b
+        right[:, columns + 1] = v
+        return self.products(left, right)
 
 
 class AllPairs(Layout):
@@ -117,8 +125,10 @@ class Band(Layout):
         out = np.empty((rows, lags))
         if whole:
             few = a[:whole].reshape(-1, STEP, a.shape[1])
-            many = sliding_window_view(b[1 : whole + lags], STEP + lags - 1, axis=0)[::STEP]
-            out[:whole] = self._diagonals(few @ many).reshape(whole, lags)
+            row, column = b.strides
+            shape = (len(few), b.shape[1], STEP + lags - 1)
+            many = as_strided(b[1:], shape, (STEP * row, column, row), writeable=False)
+            out[:whole].reshape(-1, STEP, lags)[:] = self._diagonals(few @ many)
         if whole < rows:
             out[whole:] = self._diagonals((a[whole:rows] @ b[whole + 1 :].T)[None])[0]
         return out
@@ -135,15 +145,15 @@ class Band(Layout):
         return u[: -self.lags, None], sliding_window_view(v[1:], self.lags)
 
     def squares(self, x: Array, y: Array, length: float) -> Array:
-        first = row_products(x, x)
-        second = row_products(y, y)
+        ones = np.ones(x.shape[1])
+        first = (x * x) @ ones  # faster than einsum, for few columns
+        second = (y * y) @ ones
         if not first.max() + second.max() <= 2.0 * LARGEST_PRODUCT_RATIO * length**2:
             # Products of rows so far out would lose their digits.
             rows = len(x) - self.lags
             gaps = (x[:rows] - y[r : rows + r] for r in range(1, self.lags + 1))
             return np.stack([row_products(gap, gap) for gap in gaps], axis=1)
-        squares = self.products_and_sums(-2.0 * x, y, first, second)
-        return np.maximum(squares, 0.0, out=squares)
+        return self.products_and_sums(-2.0 * x, y, first, second)
 
 
 ALL_PAIRS = AllPairs()
@@ -196,10 +206,21 @@ class PairKernel:
         """φ, φ' and r²φ'', with the weights of the rows if there are any."""
         plain = self.kernel.untilted
         dot = plain.variable == "dot"
-        t = layout.products(x, y) if dot else layout.squares(x, y, plain.length)
+        t = layout.products(x, y) if dot else self._squares(x, y, layout)
         weight = self._tilt(x, y, layout)
-        weights = plain.weights(t, which)
+        if plain.unit_rate is not None and which == ("phi",):
+            t /= plain.length**2 / plain.unit_rate
+            weights: tuple[Array, ...] = (np.exp(t, out=t),)
+        else:
+            weights = plain.weights(t, which)
         return weights if weight is None else tuple(weight * each for each in weights)
+
+    def _squares(self, x: Array, y: Array, layout: Layout) -> Array:
+        """‖x − y‖² of every pair, at least 0 if the kernel may take its root."""
+        plain = self.kernel.untilted
+        squares = layout.squares(x, y, plain.length)
+        exponential = plain.unit_rate is not None
+        return squares if exponential else np.maximum(squares, 0.0, out=squares)
 
     def _tilt(self, x: Array, y: Array, layout: Layout) -> Array | None:
         """w(x_a) w(y_b) of a tilted kernel."""
@@ -213,7 +234,41 @@ class PairKernel:
         self, first: Sequence[Array], second: Sequence[Array], layout: Layout = ALL_PAIRS
     ) -> list[Array]:
         """u_i(x_a, y_b) of each model; `first` and `second` hold rows with scores."""
+        gamma = decay_rate(self.kernel.untilted)
+        if gamma is not None and isinstance(layout, Band):
+            return self._gaussian_stein(gamma, first, second, layout)
         return self.stein_of(self.stein_terms(first, second, layout))
+
+    def _gaussian_stein(
+        self, gamma: float, first: Sequence[Array], second: Sequence[Array], layout: Layout
+    ) -> list[Array]:
+        """``u = φ (v·v' + c + c' − 2γ²r²)``, where φ' = −γφ: one product a model.
+
+        With v = s − 2γx and c = 2γ s·x + dγ − 2γ²‖x‖².
+        """
+        x = first[0]
+        y = second[0]
+        squares = self._squares(x, y, layout)
+        phi = self.kernel.untilted.weights(squares, ("phi",))[0]
+        weight = self._tilt(x, y, layout)
+        if weight is not None:
+            phi *= weight
+        squares *= -2.0 * gamma**2
+
+        def terms(x: Array, s: Array) -> tuple[Array, Array]:
+            c = row_products(2.0 * gamma * x, s - gamma * x) + x.shape[1] * gamma
+            return s - 2.0 * gamma * x, c
+
+        values = []
+        both = zip(self.tilted_scores(*first), self.tilted_scores(*second), strict=True)
+        for s, t in both:
+            v, c = terms(x, s)
+            w, e = terms(y, t)
+            u = layout.products_and_sums(v, w, c, e)
+            u += squares
+            u *= phi
+            values.append(u)
+        return values
 
     def stein_terms(
         self, first: Sequence[Array], second: Sequence[Array], layout: Layout = ALL_PAIRS
@@ -224,7 +279,7 @@ class PairKernel:
         both = zip(self.tilted_scores(*first), self.tilted_scores(*second), strict=True)
         return SteinTerms(
             x.shape[1],
-            layout.squares(x, y, self.kernel.length),
+            self._squares(x, y, layout),
             self._tilt(x, y, layout),
             ((layout.products(s, t), layout.slopes(x, y, s, t)) for s, t in both),
         )
@@ -236,7 +291,13 @@ class PairKernel:
             phi, dphi, r2ddphi = (terms.weight * each for each in (phi, dphi, r2ddphi))
         trace = -2.0 * terms.columns * dphi - 4.0 * r2ddphi
         dphi = 2.0 * dphi
-        return [phi * product + dphi * slope + trace for product, slope in terms.models]
+        values = []
+        for product, slope in terms.models:
+            u = phi * product
+            u += dphi * slope
+            u += trace
+            values.append(u)
+        return values
 
     def stein_pairs(self, first: Sequence[Array], second: Sequence[Array]) -> Array:
         """u_i(x_a, y_a) row by row: (n, l)."""

@@ -43,7 +43,7 @@ class Gaussian(ScaledKernel, SharedWork):
 
     def weights(self, t: Array, which: Sequence[Weight]) -> tuple[Array, ...]:
         """With one exponential: φ' = −φ/(2b²) and r²φ'' = r²φ/(4b⁴)."""
-        phi = cast(Array, library(t).exp(-0.5 * t / self.length**2))
+        phi = cast(Array, library(t).exp(t / (-2.0 * self.length**2)))
         out = {"phi": phi}
         if "dphi" in which:
             out["dphi"] = -0.5 / self.length**2 * phi

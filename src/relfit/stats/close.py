@@ -56,8 +56,8 @@ DRAWS = 4000
 # about the verdict once in a thousand times; and the most draws that are made for that.
 _CERTAIN = 3.29
 MOST_DRAWS = 200_000
-# The numbers that all added draws of the first- and second-order parts have, at most.
-_MOST_NUMBERS = 10_000_000
+# The pairs of models of all draws that are made near α, at most.
+_MOST_PAIRS = 100_000_000
 # Rounds in which the contenders and the law at their common value are found in turn.
 _ROUNDS = 4
 # Components of the quadratic part that are drawn; more are nearly normal.
@@ -434,8 +434,7 @@ class Drawing:
         self.noise = noise
         self.alpha = alpha
         self.made: list[_Batch] = []
-        most = min(MOST_DRAWS, _MOST_NUMBERS // (2 * len(freedom)))
-        self.most = max(1, most // DRAWS) if alpha is not None else 1
+        self.most = 1 if alpha is None else max(1, most_draws(len(freedom)) // DRAWS)
 
     def batches(self) -> Iterator[_Batch]:
         """The batches of draws that have been made, and then new ones."""
@@ -545,6 +544,11 @@ class Noise:
         return np.asarray(
             np.maximum(1.0 - spread + ndtri(self.quantiles) * np.sqrt(spread), 0.05) ** 1.5
         )
+
+
+def most_draws(models: int) -> int:
+    """How many draws are made near α at most, for this many models."""
+    return min(MOST_DRAWS, _MOST_PAIRS // models**2)
 
 
 def undecided(

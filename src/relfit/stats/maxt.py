@@ -18,7 +18,7 @@ from functools import cache
 import numpy as np
 from scipy.special import log_ndtr, ndtri
 
-from relfit.stats.close import MOST_DRAWS, undecided
+from relfit.stats.close import most_draws, undecided
 from relfit.stats.joint import JointEstimate
 from relfit.util.arrays import Array, Mask, Rows, stream
 from relfit.util.libraries import usable_cores
@@ -35,8 +35,6 @@ FEWEST_BEYOND = 10
 # Draws beyond a statistic that settle its p-value to a thirtieth of itself: at α = .05 that
 # takes all 20,000.
 ENOUGH_BEYOND = 1000
-# The normal numbers of all draws that are added near α, at most.
-_MOST_ADDED = 10_000_000
 # Sets of models whose law of the maximum is remembered, 160 kB each.
 _MOST_REMEMBERED = 500
 # Ratios that differ by less than this are the same.
@@ -154,7 +152,7 @@ class Law:
         """
         for start in range(0, self.draws, CHUNK):
             yield min(CHUNK, self.draws - start)
-        most = min(MOST_DRAWS, _MOST_ADDED // models) if models else 0
+        most = most_draws(models) if models else 0
         for _ in range(self.draws, most, CHUNK):
             yield CHUNK
 

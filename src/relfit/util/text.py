@@ -23,9 +23,9 @@ def is_text(value: Any) -> TypeGuard[str]:
     >>> is_text("λ 🚀\n"), is_text("\ud83d"), is_text(3)
     (True, False, False)
     """
-    return isinstance(value, str) and not any(
-        "\ud800" <= letter <= "\udfff" for letter in value
-    )
+    if not isinstance(value, str):
+        return False
+    return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def as_name(name: Any) -> Any:
