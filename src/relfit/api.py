@@ -39,10 +39,10 @@ from relfit.stats.pairs import PAIR_TESTS, fixed_relpsi, impossible_pair
 from relfit.stats.planning import FEWEST_TRIALS, Assumed, Planning, as_pilot, check_power
 from relfit.stats.tests import TESTS, as_test
 from relfit.stats.tests.base import Test
-from relfit.util.arrays import Seed, make_seed, stream
 from relfit.util.checks import as_choice, check_alpha, check_choice, check_number, check_whole
 from relfit.util.errors import InputError
 from relfit.util.progress import reporting
+from relfit.util.random import Seed, make_seed, stream
 
 
 @shows_options()

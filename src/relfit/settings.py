@@ -58,7 +58,6 @@ from relfit.stats.tests import TESTS, as_test
 from relfit.stats.tests.base import Criteria, Test
 from relfit.stats.tests.relmulti import RelMulti
 from relfit.util import __version__
-from relfit.util.arrays import Seed, make_seed
 from relfit.util.checks import (
     Choice,
     Whole,
@@ -73,6 +72,7 @@ from relfit.util.checks import (
 from relfit.util.errors import InputError
 from relfit.util.libraries import has_cuda
 from relfit.util.progress import Progress, reporting
+from relfit.util.random import Seed, make_seed
 
 DEPENDENCE = ("independent", "shared", "paired", "chain")
 F = TypeVar("F", bound=Callable[..., Any])

@@ -35,10 +35,10 @@ from relfit.data.tables import Table, read_labels, read_table, split_labels
 from relfit.estimators import ESTIMATORS
 from relfit.estimators.base import Complete
 from relfit.estimators.cost import DEVICE_CORES, LARGEST_ADDED, duration
-from relfit.util.arrays import stream
 from relfit.util.errors import InputError, complain
 from relfit.util.files import note_read
 from relfit.util.libraries import has_cuda, usable_cores
+from relfit.util.random import stream
 from relfit.util.text import listed, quoted
 
 # Before work that takes longer than this, in seconds, the sizes of the inputs and the time are

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from relfit.data.adapters import SAMPLERS, adapt
 from relfit.data.models import Density, Draw, required_arguments
-from relfit.util.arrays import Array, Seed, make_seed, stream
+from relfit.util.arrays import Array
 from relfit.util.checks import check_whole
 from relfit.util.errors import InputError
 from relfit.util.progress import Progress
+from relfit.util.random import Seed, make_seed, stream
 from relfit.util.text import listed
 
 # The number of rows drawn at once: large enough for any generator's own batches, small enough

@@ -42,8 +42,9 @@ from relfit.estimators.base import (
     sample_name,
     samples_of,
 )
-from relfit.util.arrays import Array, Rows, stream
+from relfit.util.arrays import Array, Rows
 from relfit.util.errors import InputError, way
+from relfit.util.random import stream
 
 # Pairs of rows evaluated at once, so that temporary arrays stay small.
 PAIR_CHUNK = 16_384

@@ -20,8 +20,9 @@ from relfit.kernels.composite import Collection, MultiScale, Select, Tilted
 from relfit.kernels.standard import Gaussian
 from relfit.stats.decision import differences
 from relfit.stats.joint import JointEstimate
-from relfit.util.arrays import Array, host, library, medians, stream
+from relfit.util.arrays import Array, host, library, medians
 from relfit.util.errors import InputError
+from relfit.util.random import stream
 
 EstimateFunction = Callable[[Data, EstimateSettings], JointEstimate]
 BANDWIDTH_ROWS = 1000

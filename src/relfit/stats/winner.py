@@ -44,7 +44,8 @@ from relfit.stats.joint import (
     third_cumulants,
 )
 from relfit.stats.maxt import covariance_root, quantile
-from relfit.util.arrays import Array, stream
+from relfit.util.arrays import Array
+from relfit.util.random import stream
 
 Selection = Literal["other rows", "smallest", "any"]
 """How the model was selected: on rows that are not in the estimate, by the smallest estimate,

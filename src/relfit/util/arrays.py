@@ -1,11 +1,9 @@
 """Arrays of any library: names for their types, and the functions of the library that an
-array belongs to; and the random streams that everything seeded draws from.
+array belongs to.
 """
 
 from __future__ import annotations
 
-import hashlib
-import reprlib
 import sys
 from typing import Any
 
@@ -17,7 +15,6 @@ from relfit.util.errors import InputError
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 Mask = NDArray[np.bool_]
-Seed = int | np.random.Generator | None
 
 
 def host(array: Any) -> Array:
@@ -94,36 +91,3 @@ def numeric_rows(where: object, array: NDArray[Any]) -> Any:
             f"{where}: expected numbers, got dtype {array.dtype}; convert it to float first"
         )
     return two_dimensional(where, array)
-
-
-def make_seed(rng: Seed) -> int:
-    """The whole number that all streams come from: `rng` itself, drawn from a Generator, or
-    from fresh entropy.
-
-    Drawn seeds are below 2⁵³, so that every reader of JSON keeps them exactly.
-    """
-    if rng is None:
-        rng = np.random.default_rng()
-    if isinstance(rng, np.random.Generator):
-        return int(rng.integers(2**53))
-    if isinstance(rng, bool) or not isinstance(rng, int | np.integer) or rng < 0:
-        raise InputError(
-            f"rng: expected a non-negative whole number, a numpy Generator or None, got "
-            f"{reprlib.repr(rng)}"
-        )
-    return int(rng)
-
-
-def stream(seed: int, purpose: str, name: str = "") -> np.random.Generator:
-    """An independent generator for one purpose and one model.
-
-    The stream depends on the name and not on the position, so that the order of the models
-    changes nothing.
-    """
-    digest = hashlib.blake2b(
-        f"{purpose}\0{name}".encode("utf-8", "surrogatepass"), digest_size=16
-    ).digest()
-    words = np.frombuffer(digest, dtype="<u4")
-    return np.random.default_rng(
-        np.random.SeedSequence(seed, spawn_key=tuple(int(w) for w in words))
-    )

@@ -43,8 +43,9 @@ from relfit.stats.maxt import (
 )
 from relfit.stats.paired_binary import PairedBinary, constant_log_pvalues
 from relfit.stats.tests.base import Criteria, Test, Trials, Words
-from relfit.util.arrays import Array, Mask, Rows, make_seed
+from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.errors import InputError
+from relfit.util.random import make_seed
 
 DRAWS = 20_000
 # With many models fewer: p-values are valid with any number of draws.
