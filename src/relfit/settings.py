@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from contextvars import ContextVar
@@ -68,6 +69,7 @@ from relfit.util.checks import (
     checked,
     described,
     option,
+    unless_none,
 )
 from relfit.util.errors import InputError
 from relfit.util.libraries import has_cuda
@@ -88,8 +90,7 @@ def _as_executor(value: Any) -> Any:
 
 
 def _as_memory(value: Any) -> Any:
-    if value is not None:
-        parse_memory(value)
+    parse_memory(value)
     return value
 
 
@@ -119,7 +120,7 @@ class Compute:
     )
     executor: Any = option(
         None,
-        _as_executor,
+        unless_none(_as_executor),
         "a `dask.distributed.Client`, or any `concurrent.futures.Executor`, that computes "
         "parts of "
         "the complete estimate. The bits do not depend on it.",
@@ -134,7 +135,7 @@ class Compute:
     )
     memory: int | str | None = option(
         None,
-        _as_memory,
+        unless_none(_as_memory),
         "Memory that the process may hold, such as 2GB; rows are mapped from files.",
         flag="--memory SIZE",
         shown="files are read whole",
@@ -160,7 +161,7 @@ class Compute:
 
     def runtime(self, progress: Progress | None) -> Runtime:
         """What the sums are computed with, before a backend has been chosen."""
-        scheduler = scheduler_for(self.executor)
+        scheduler = None if self.executor is None else scheduler_for(self.executor)
         runtime = Runtime(
             executor=self.executor if scheduler is None else None,
             progress=progress,
@@ -232,12 +233,8 @@ def _as_discrepancy(value: Any) -> str | MMD | KSD | AtLocations:
     return AT_LOCATIONS[name]() if name in AT_LOCATIONS else name
 
 
-def _as_encode(value: Any) -> Encode | None:
-    return None if value is None else _given_as("encode", value, Encode)
-
-
-def _as_preset(value: Any) -> str | None:
-    return None if value is None else as_preset(value)
+def _as_encode(value: Any) -> Encode:
+    return _given_as("encode", value, Encode)
 
 
 class Options(TypedDict, total=False):
@@ -302,7 +299,7 @@ class Settings:
     )
     kernel: Kernel | Select | None = option(
         None,
-        as_kernel,
+        unless_none(as_kernel),
         "The kernel. select chooses the bandwidth of a Gaussian kernel on a fifth of the rows "
         "and tests on the rest.",
         flag="--kernel",
@@ -379,14 +376,14 @@ class Settings:
     )
     preset: str | None = option(
         None,
-        _as_preset,
+        unless_none(as_preset),
         "A kernel for feature vectors. kid is a cubic polynomial; cmmd is a Gaussian kernel of "
         "bandwidth 10 on rows of unit length.",
         flag="--preset",
     )
     scale: Scale | None = option(
         None,
-        as_scale,
+        unless_none(as_scale),
         "How columns are scaled, by the reference. auto: mean and standard deviation; "
         "robust: median "
         "and median absolute deviation; whiten: for densities, uncorrelated too; or "
@@ -401,7 +398,7 @@ class Settings:
     )
     encode: Encode | None = option(
         None,
-        _as_encode,
+        unless_none(_as_encode),
         "What the columns of tables mean: `Encode(categorical=..., drop=..., missing=...)`. "
         "Text and "
         "truth values are categories, dates are numbers, missing cells are values of "
@@ -720,7 +717,10 @@ def resolved(
     memory = settings.compute.memory
     checkpoint = settings.compute.checkpoint
     with ExitStack() as stack:
-        progress = stack.enter_context(reporting(settings.progress, label))
+        progress = None
+        # Without a terminal there is a bar only for those who ask for one.
+        if settings.progress is not None or sys.stderr.isatty():
+            progress = stack.enter_context(reporting(settings.progress, label))
         budget = None if memory is None else stack.enter_context(budget_of(memory))
         data = _loaded(reference, models, settings, progress, budget, fewest_models)
         plan = replace(_resolved(data, settings, progress, budget), loaded=data)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.estimators.groups import same_group
+from relfit.estimators.sums import same_group
 
 KERNEL = relfit.Gaussian(1.3)
 NAMES = ("a", "b")

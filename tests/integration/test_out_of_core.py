@@ -60,7 +60,7 @@ def files(samples, tmp_path):
 @pytest.fixture
 def small_parts(monkeypatch):
     """Every check and every patch sees a few rows only, so that seams are everywhere."""
-    monkeypatch.setattr(memory, "PART_NUMBERS", 200)
+    monkeypatch.setattr("relfit.util.arrays.PART_NUMBERS", 200)
     monkeypatch.setattr(Budget, "working", lambda self, kept, fewest, later=0: 100_000)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 from scipy.spatial.distance import cdist
 
-from relfit.checks.base import Compared, Estimated, Findings, in_this_process
+from relfit.checks.base import Compared, Estimated, Findings
 from relfit.data.load import Data
 from relfit.data.models import Density
 from relfit.estimators import joint_estimate
@@ -123,7 +123,7 @@ def _of_first_rows(plan: Plan, given: Data) -> Plan:
     return first.estimated_with(
         kernel=_first_kernel(plan),
         estimator=Complete(variance="projection"),
-        runtime=in_this_process(plan.estimate.runtime),
+        runtime=plan.estimate.runtime.in_this_process(),
     )
 
 

@@ -28,15 +28,15 @@ from concurrent.futures import (
     Future,
     ThreadPoolExecutor,
 )
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from relfit.compute.backend import BLOCKS_IN_FLIGHT
-from relfit.compute.memory import MappedRows, is_mapped, mapped_rows, parts, seen_here, spilled
+from relfit.compute.memory import MappedRows, is_mapped, mapped_rows, seen_here, spilled
 from relfit.util import __version__
+from relfit.util.arrays import parts
 from relfit.util.errors import InputError, RelfitError, WorkersLost
 from relfit.util.files import temporary_folder
 from relfit.util.libraries import has_cuda, usable_cores
@@ -44,8 +44,6 @@ from relfit.util.text import first_line
 
 T = TypeVar("T")
 
-# Fewer pairs than this take milliseconds, less than it takes to start threads.
-SERIAL_PAIRS = 2_000_000
 # Seconds that a cluster may be without any worker, and between two looks at it while waiting.
 WORKER_TIMEOUT = 60.0
 POLL_INTERVAL = 2.0
@@ -106,30 +104,6 @@ def in_order(
             yield unfinished.popleft(), result
     finally:
         cancel(handles)
-
-
-def local_executor(pairs: int, threads: int) -> AbstractContextManager[Executor | None]:
-    """Threads for work on this many pairs of rows; None if starting them would take longer
-    than the work.
-    """
-    serial = threads == 1 or pairs < SERIAL_PAIRS
-    return nullcontext() if serial else ThreadPoolExecutor(threads)
-
-
-def local_results(
-    tasks: Iterable[T], call: Callable[[T], tuple[Any, ...]], executor: Executor | None
-) -> Generator[tuple[T, Any]]:
-    """`in_order` on an executor in this process, or in this thread; `call(task)` is a
-    function and its arguments.
-    """
-    if executor is not None:
-        yield from in_order(
-            tasks, lambda task: executor.submit(*call(task)), lambda: BLOCKS_IN_FLIGHT
-        )
-        return
-    for task in tasks:
-        function, *arguments = call(task)
-        yield task, function(*arguments)
 
 
 @dataclass(frozen=True)

@@ -29,24 +29,18 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.memory import (
-    PART_NUMBERS,
-    Budget,
-    held_rows,
-    in_words,
-    is_mapped,
-    parts,
-    spilled,
-)
+from relfit.compute.memory import Budget, held_rows, in_words, is_mapped, spilled
 from relfit.data.files import FileRows, as_file, find_file, read_rows
 from relfit.data.files.arrays import is_tensor, tensor_array
 from relfit.data.files.base import column_positions, reading
 from relfit.data.tables import Table, computed, frame_array, is_table, table_in_parts
 from relfit.util.arrays import (
+    PART_NUMBERS,
     Array,
     extremes,
     host,
     numeric_rows,
+    parts,
     rounds_coarsely,
     two_dimensional,
 )

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.memory import cuts, parts
-from relfit.util.arrays import Array, host, library
+from relfit.util.arrays import Array, cuts, host, library, parts
 
 Keys = NDArray[np.int64]
 

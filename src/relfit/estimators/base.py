@@ -12,13 +12,12 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from relfit.compute.memory import cuts
 from relfit.compute.reduce import Runtime
 from relfit.data.load import Data, require_rows
 from relfit.estimators.pairkernel import ROW_BY_ROW, Layout
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import Psi, centred
-from relfit.util.arrays import Array, Rows
+from relfit.util.arrays import Array, Rows, cuts
 from relfit.util.checks import Choice, checked, described, option
 from relfit.util.errors import InputError
 from relfit.util.libraries import usable_cores

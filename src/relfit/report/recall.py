@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import ks_2samp
 
-from relfit.compute.memory import Budget, budget_of, parts
+from relfit.compute.memory import Budget, budget_of
 from relfit.data.load import Data, is_rows, load
 from relfit.data.presets import PRESETS
 from relfit.estimators.groups import row_orders
@@ -27,7 +27,7 @@ from relfit.kernels.custom import Precomputed, Recorded
 from relfit.results.comparison import Comparison
 from relfit.results.words import measure_of
 from relfit.settings import computing
-from relfit.util.arrays import Array, Rows, host
+from relfit.util.arrays import Array, Rows, host, parts
 from relfit.util.errors import InputError
 from relfit.util.text import listed, visible
 

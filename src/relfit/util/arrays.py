@@ -1,10 +1,11 @@
 """Arrays of any library: names for their types, and the functions of the library that an
-array belongs to.
+array belongs to; and the parts of long ones that are worked on at once.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from relfit.util.errors import InputError
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 Mask = NDArray[np.bool_]
+# Numbers that are worked on together: 4 MB, and a few temporaries of that size.
+PART_NUMBERS = 2**19
 
 
 def host(array: Any) -> Array:
@@ -91,3 +94,23 @@ def numeric_rows(where: object, array: NDArray[Any]) -> Any:
             f"{where}: expected numbers, got dtype {array.dtype}; convert it to float first"
         )
     return two_dimensional(where, array)
+
+
+def cuts(stop: int, size: int, start: int = 0) -> Iterator[slice]:
+    """Consecutive slices of `size` rows; the last may be shorter.
+
+    >>> list(cuts(5, 2))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    return (slice(a, min(a + size, stop)) for a in range(start, stop, size))
+
+
+def parts(shape: tuple[int, ...], numbers: int | None = None) -> Iterator[slice]:
+    """Consecutive slices of rows (n, d), each of at most `numbers` numbers (`PART_NUMBERS`),
+    but at least one row.
+
+    >>> list(parts((5, 100), 200))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    most = PART_NUMBERS if numbers is None else numbers
+    return cuts(shape[0], max(1, most // max(1, shape[1])))
