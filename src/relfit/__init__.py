@@ -48,8 +48,7 @@ _HOMES = {
     "relfit.kernels.standard": ("IMQ", "Gaussian", "Matern", "Polynomial", "RationalQuadratic"),
     "relfit.monitor": ("Monitor", "MonitorResult"),
     "relfit.report.gate": ("assert_not_worse",),
-    "relfit.results.comparison": ("Comparison",),
-    "relfit.results.pair": ("PairComparison",),
+    "relfit.results.comparison": ("Comparison", "PairComparison"),
     "relfit.results.plan": ("Plan",),
     "relfit.settings": ("Compute", "computing"),
     "relfit.stats.joint": ("JointEstimate",),
@@ -92,8 +91,7 @@ if TYPE_CHECKING:
     from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
     from relfit.monitor import Monitor, MonitorResult
     from relfit.report.gate import assert_not_worse
-    from relfit.results.comparison import Comparison
-    from relfit.results.pair import PairComparison
+    from relfit.results.comparison import Comparison, PairComparison
     from relfit.results.plan import Plan
     from relfit.settings import Compute, computing
     from relfit.stats.joint import JointEstimate

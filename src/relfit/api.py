@@ -28,8 +28,7 @@ from relfit.estimators.locations import choose_locations, without_used_rows
 from relfit.estimators.losses import from_losses
 from relfit.kernels.base import Kernel
 from relfit.kernels.composite import Collection
-from relfit.results.comparison import Comparison, comparison
-from relfit.results.pair import PairComparison
+from relfit.results.comparison import Comparison, PairComparison, comparison
 from relfit.results.plan import Plan as SizePlan
 from relfit.results.verdicts import Provenance, recorded
 from relfit.settings import NO_TEST, Options, Plan, Settings, resolved, shows_options
@@ -504,7 +503,7 @@ def plan(
     the rows of the pilot's smallest sample (all samples grow in proportion). Two models have
     closed forms then; more are simulated with common random numbers. For complete estimates
     of MMD and KSD the part of V that shrinks like 1/n² is known too: any number of models is
-    then simulated as squared lengths (`relfit.stats.power`).
+    then simulated as squared lengths (`relfit.stats.planning`).
 
     A pilot's gaps are uncertain: every number of rows comes with its range, from the gap
     moved by one standard error up and down (16% and 84% points), the other models staying

@@ -21,7 +21,7 @@ from relfit.estimators.base import Complete, EstimateSettings, complete_seconds,
 from relfit.estimators.groups import split
 from relfit.kernels.base import Kernel, ScaledKernel, Sum, check_positive
 from relfit.kernels.composite import Tilted
-from relfit.results.grade import (
+from relfit.results.verdicts import (
     BEST,
     CLEARLY_WORSE,
     GRADES,

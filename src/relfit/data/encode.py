@@ -29,8 +29,7 @@ from scipy.linalg import solve_triangular
 
 from relfit.compute.memory import held_rows, is_mapped, spilled, transposed
 from relfit.data.arrays import LARGEST_VALUE
-from relfit.data.files.json import read_json
-from relfit.data.files.text import ROW_NUMBERS
+from relfit.data.files.text import ROW_NUMBERS, read_json
 from relfit.data.models import Density, Floats
 from relfit.data.tables import (
     DATE,

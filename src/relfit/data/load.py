@@ -25,8 +25,13 @@ from relfit.data.arrays import (
     as_rows,
     checked_rows,
     device_of,
+    fingerprint,
+    fingerprints,
     gathered,
+    reordered_copies,
     resident_rows,
+    rows_in_common,
+    sample_copies,
     spilled_rows,
     with_draws,
 )
@@ -62,13 +67,6 @@ from relfit.data.models import (
     OutsideSupport,
     Sample,
     naming,
-)
-from relfit.data.overlap import (
-    fingerprint,
-    fingerprints,
-    reordered_copies,
-    rows_in_common,
-    sample_copies,
 )
 from relfit.data.samplers import DEFAULT_ROWS, columns_drawn, recognised_models
 from relfit.data.tables import (

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from relfit.data.files.base import check_plain
-from relfit.data.files.json import json_lines
+from relfit.data.files.text import json_lines
 from relfit.features.base import Kind, library
 from relfit.util.errors import InputError
 from relfit.util.files import IMAGE_FORMATS, MOST_PIXELS, note_read

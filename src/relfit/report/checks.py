@@ -30,8 +30,8 @@ from relfit.estimators.kernel import fine_structure
 from relfit.kernels.base import Kernel
 from relfit.report.recall import PanelData, recall
 from relfit.results.comparison import Comparison
-from relfit.results.grade import OPEN
 from relfit.results.plan import Plan
+from relfit.results.verdicts import OPEN
 from relfit.results.words import about, grouped, kernel_words, measure_of, used_test
 from relfit.stats.joint import NEAR_DEGENERATE
 from relfit.stats.planning import Forecast

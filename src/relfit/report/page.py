@@ -46,9 +46,9 @@ from relfit.report.witness import where
 from relfit.results import words
 from relfit.results.comparison import Comparison
 from relfit.results.formats import methods_text
-from relfit.results.grade import GRADES, KINDS
 from relfit.results.table import Display, short_names
 from relfit.results.text import display, table
+from relfit.results.verdicts import GRADES, KINDS
 from relfit.settings import Settings
 from relfit.stats.tests import TESTS
 from relfit.stats.tests.base import Test

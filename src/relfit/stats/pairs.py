@@ -11,7 +11,9 @@ import numpy as np
 from scipy.special import log_ndtr, ndtri, ndtri_exp
 
 from relfit.stats.decision import (
+    PairedBinary,
     adjust,
+    constant_log_pvalues,
     constant_word,
     differences,
     gaps_to,
@@ -19,7 +21,6 @@ from relfit.stats.decision import (
 )
 from relfit.stats.joint import JointEstimate
 from relfit.stats.maxt import Source, kept_pairs, law, quantile, seeded
-from relfit.stats.paired_binary import PairedBinary, constant_log_pvalues
 from relfit.stats.tests.best_set import DRAWS, BestSet, pair_log_pvalue, pair_threshold
 from relfit.stats.truncnorm import selective_log_pvalue
 from relfit.util.arrays import Array, Mask

@@ -12,7 +12,7 @@ from scored import by_model, refusal
 
 import relfit
 from relfit.data.evals import formats, read_evals
-from relfit.data.files import json as json_files
+from relfit.data.files import text as text_files
 
 LOGS = Path(__file__).parent / "fixtures" / "lm_eval"
 SUMS, DOUBLES = (f"samples_{task}_2026-01-02T03-04-05.678901.jsonl" for task in ("sums", "doubles"))
@@ -272,7 +272,7 @@ def test_results_of_another_kind_are_not_used(logs, contents):
 def test_the_results_file_of_a_run_is_read_once(logs, monkeypatch):
     """N12: each log of a run with many tasks read it again, so that the time grew with the square of the tasks."""
     read = []
-    monkeypatch.setattr(formats, "read_json", lambda path: read.append(path) or json_files.read_json(path))
+    monkeypatch.setattr(formats, "read_json", lambda path: read.append(path) or text_files.read_json(path))
     read_evals(logs)
     assert len(read) == len(set(read)) == 3
 
