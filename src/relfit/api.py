@@ -31,7 +31,15 @@ from relfit.kernels.composite import Collection
 from relfit.results.comparison import Comparison, PairComparison, comparison
 from relfit.results.plan import Plan as SizePlan
 from relfit.results.verdicts import Provenance, recorded
-from relfit.settings import NO_TEST, Options, Plan, Settings, resolved, shows_options
+from relfit.settings import (
+    NO_TEST,
+    Options,
+    Plan,
+    Settings,
+    progress_of,
+    resolved,
+    shows_options,
+)
 from relfit.stats.decision import CORRECTIONS, Decision, check_scale
 from relfit.stats.joint import JointEstimate, Psi, binary_step
 from relfit.stats.pairs import PAIR_TESTS, fixed_relpsi, impossible_pair
@@ -40,7 +48,6 @@ from relfit.stats.tests import TESTS, as_test
 from relfit.stats.tests.base import Test
 from relfit.util.checks import as_choice, check_alpha, check_choice, check_number, check_whole
 from relfit.util.errors import InputError
-from relfit.util.progress import reporting
 from relfit.util.random import Seed, make_seed, stream
 
 
@@ -533,7 +540,7 @@ def plan(
     planning = _planning(pilot, power, alpha, tests, n, correction, trials)
     seed = make_seed(rng)
     sizes = planning.sizes()
-    with reporting(progress, "planning") as update:
+    with progress_of(progress, "planning") as update:
         outcomes = planning.forecasts(sizes, seed, update)
     curves = np.stack([curve for _, curve in outcomes])
     # Curves are shown up to the size where every one is nearly 1.

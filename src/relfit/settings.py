@@ -8,7 +8,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
@@ -707,6 +707,13 @@ def shows_options(*, without: Sequence[str] = ()) -> Callable[[F], F]:
 # ── loading and resolving ─────────────────────────────────────────────────────────────────────
 
 
+def progress_of(progress: Any, label: str) -> AbstractContextManager[Progress | None]:
+    """What `progress` asks for; without a terminal nothing, unless it was asked for."""
+    if progress is None and not sys.stderr.isatty():
+        return nullcontext()
+    return reporting(progress, label)
+
+
 @contextmanager
 def resolved(
     reference: Any, models: Any, settings: Settings, label: str, *, fewest_models: int = 2
@@ -717,10 +724,7 @@ def resolved(
     memory = settings.compute.memory
     checkpoint = settings.compute.checkpoint
     with ExitStack() as stack:
-        progress = None
-        # Without a terminal there is a bar only for those who ask for one.
-        if settings.progress is not None or sys.stderr.isatty():
-            progress = stack.enter_context(reporting(settings.progress, label))
+        progress = stack.enter_context(progress_of(settings.progress, label))
         budget = None if memory is None else stack.enter_context(budget_of(memory))
         data = _loaded(reference, models, settings, progress, budget, fewest_models)
         plan = replace(_resolved(data, settings, progress, budget), loaded=data)
@@ -919,10 +923,15 @@ def _with_kernel(plan: Plan, settings: Settings) -> Plan:
 
 def _score_notes(data: Data) -> tuple[str, ...]:
     """Notes on densities whose score contradicts their own log density."""
-    if data.target is not None:
-        return score_warnings({"reference": data.target}, next(iter(data.samples.values())))
     densities = {repr(name): density for name, density in data.densities.items()}
-    return score_warnings(densities, data.reference) if densities else ()
+    if data.target is not None:
+        densities = {"reference": data.target}
+    with_both = {
+        name: density
+        for name, density in densities.items()
+        if density.score is not None and density.log_prob is not None
+    }
+    return score_warnings(with_both, data.rows) if with_both else ()
 
 
 def _with_backend(plan: Plan, settings: Settings) -> Plan:

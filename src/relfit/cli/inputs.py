@@ -9,7 +9,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -190,13 +190,14 @@ def _takes_landmarks(inputs: Inputs, params: Mapping[str, Any]) -> bool:
     return params["estimator"] == "complete" and pairs and apart
 
 
-def table_options(params: Mapping[str, Any]) -> Encode:
-    """What the options say about the columns of tables."""
-    lists = {name: parse_columns(params.get(name)) or () for name in ("categorical", "drop")}
-    names = {name: tuple(map(str, choices)) for name, choices in lists.items()}
-    return Encode(
-        **names, missing=params.get("missing") or "flag", metadata=params.get("metadata")
-    )
+def table_options(params: Mapping[str, Any]) -> Encode | None:
+    """What the options say about the columns of tables; None if they say nothing."""
+    said: dict[str, Any] = {name: params.get(name) for name in ("missing", "metadata")}
+    for name in ("categorical", "drop"):
+        said[name] = tuple(map(str, parse_columns(params.get(name)) or ()))
+    usual = {item.name: item.default for item in fields(Encode)}
+    said = {name: value for name, value in said.items() if value and value != usual[name]}
+    return Encode(**said) if said else None
 
 
 def read_groups(

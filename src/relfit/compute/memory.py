@@ -331,13 +331,6 @@ def opened(rows: Any) -> Any:
     return rows.open() if isinstance(rows, MappedRows) else rows
 
 
-def is_mapped(array: Any) -> bool:
-    """True for an array in a mapped file."""
-    while isinstance(array, np.ndarray):
-        array = array.base
-    return isinstance(array, mmap.mmap)
-
-
 def mapped_rows(array: Any) -> MappedRows | None:
     """Where the rows of a float64 array are that is part of a mapped file; None for any
     other array.

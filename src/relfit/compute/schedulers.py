@@ -41,9 +41,9 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any, TypeVar
 
-from relfit.compute.memory import MappedRows, is_mapped, mapped_rows, seen_here, spilled
+from relfit.compute.memory import MappedRows, mapped_rows, seen_here, spilled
 from relfit.util import __version__
-from relfit.util.arrays import parts
+from relfit.util.arrays import is_mapped, parts
 from relfit.util.errors import InputError, RelfitError, WorkersLost
 from relfit.util.files import remove_abandoned, temporary_folder
 from relfit.util.libraries import has_cuda, usable_cores

@@ -35,7 +35,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.memory import Budget, held_rows, in_words, is_mapped, spilled
+from relfit.compute.memory import Budget, held_rows, in_words, spilled
 from relfit.data.files import FileRows, as_file, find_file, read_rows
 from relfit.data.files.arrays import is_tensor, tensor_array
 from relfit.data.files.base import column_positions, reading
@@ -46,6 +46,7 @@ from relfit.util.arrays import (
     cuts,
     extremes,
     host,
+    is_mapped,
     library,
     numeric_rows,
     parts,

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from relfit.compute.memory import held_rows, is_mapped, spilled, transposed
+from relfit.compute.memory import held_rows, spilled, transposed
 from relfit.data.arrays import LARGEST_VALUE
 from relfit.data.files.text import ROW_NUMBERS, read_json
 from relfit.data.models import Density, Floats
@@ -41,7 +41,7 @@ from relfit.data.tables import (
     is_key,
     parsed_dates,
 )
-from relfit.util.arrays import Array, cuts, medians, parts, rounds_coarsely
+from relfit.util.arrays import Array, cuts, is_mapped, medians, parts, rounds_coarsely
 from relfit.util.checks import Choice, check_number, checked, described, option
 from relfit.util.errors import InputError
 from relfit.util.files import temporary_folder

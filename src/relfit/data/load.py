@@ -596,6 +596,8 @@ def is_rows(value: Any) -> bool:
     """True for a sample (rows or a file of rows), and not for something from which rows are
     drawn.
     """
+    if isinstance(value, Density):
+        return False
     types = (np.ndarray, str, os.PathLike, list, tuple, Sample, FileRows, Table)
     arrays = ("__array__", "__dlpack__")
     return (
@@ -729,7 +731,9 @@ def aligned(
     columns that a model lacks and that say nothing of a distribution.
     """
     values: Values = {None: reference, **models}
-    if all(isinstance(value, np.ndarray) for value in values.values()):
+    # Neither arrays nor densities have names of columns; only the latter lack one to drop.
+    nameless = np.ndarray if encode is not None else np.ndarray | Density
+    if all(isinstance(value, nameless) for value in values.values()):
         return reference, dict(models), ()
     encode = encode or Encode()
     chosen = dict(columns or {})
@@ -824,7 +828,7 @@ def _names(
     The columns of a file that were selected have names only where `selected` asks for them:
     they are not matched by name.
     """
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | Density):
         return None
     file = as_file(value)
     if isinstance(value, Table):

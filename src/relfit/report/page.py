@@ -255,11 +255,13 @@ def _panels(comparison: Comparison, data: Any, items: Any, gate: Any) -> dict[st
         panels["contrasts"] = contrasts(comparison, scores, gate and gate.name)
     elif data is not None and measure != "loglik":
         recalled = recall(comparison, data)
-        shown = table_items(recalled) if items is None else check_items(items, recalled)
         panel, differing = where(comparison, recalled)
-        examples = [(each.name, example_rows(each, shown)) for each in differing]
+        examples = []
+        if items is not None or recalled.data.encoding is not None:
+            shown = table_items(recalled) if items is None else check_items(items, recalled)
+            examples = [(each.name, example_rows(each, shown)) for each in differing]
         panels |= {
-            "sensitivity": bandwidth_sensitivity(comparison, recalled),
+            "sensitivity": recalled.others or bandwidth_sensitivity(comparison, recalled),
             "where": panel,
             "columns": column_panel(comparison, recalled),
             # The number of rows that were used of each sample, unless it is all of them.

@@ -4,6 +4,7 @@ array belongs to; and the parts of long ones that are worked on at once.
 
 from __future__ import annotations
 
+import mmap
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -114,3 +115,10 @@ def parts(shape: tuple[int, ...], numbers: int | None = None) -> Iterator[slice]
     """
     most = PART_NUMBERS if numbers is None else numbers
     return cuts(shape[0], max(1, most // max(1, shape[1])))
+
+
+def is_mapped(array: Any) -> bool:
+    """True for an array in a mapped file."""
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return isinstance(array, mmap.mmap)
