@@ -36,7 +36,7 @@ _HOMES = {
     "relfit.data.encode": ("Encode", "Encoding"),
     "relfit.data.evals": ("read_evals",),
     "relfit.data.models": ("Density", "Sample"),
-    "relfit.data.samplers": ("Sampler", "draw"),
+    "relfit.data.adapters": ("Sampler", "draw"),
     "relfit.data.scores": ("Scores", "scores"),
     "relfit.estimators.base": ("KSD", "MMD", "Complete", "LogLikelihood"),
     "relfit.estimators.designs": ("Block", "Incomplete", "Linear"),
@@ -75,11 +75,11 @@ if TYPE_CHECKING:
         plan,
         published,
     )
+    from relfit.data.adapters import Sampler, draw
     from relfit.data.check_score import ScoreCheck, check_score
     from relfit.data.encode import Encode, Encoding
     from relfit.data.evals import read_evals
     from relfit.data.models import Density, Sample
-    from relfit.data.samplers import Sampler, draw
     from relfit.data.scores import Scores, scores
     from relfit.estimators.base import KSD, MMD, Complete, LogLikelihood
     from relfit.estimators.designs import Block, Incomplete, Linear

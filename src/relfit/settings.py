@@ -32,7 +32,13 @@ from relfit.data.encode import Encode, Scale, as_scale
 from relfit.data.load import Data, load
 from relfit.data.models import SCORE_BATCH
 from relfit.data.presets import PRESETS, as_preset
-from relfit.estimators import ESTIMATORS, KINDS
+from relfit.estimators import (
+    ESTIMATORS,
+    KINDS,
+    automatic_estimator,
+    reconsidered,
+    within_budget,
+)
 from relfit.estimators.base import (
     KSD,
     MMD,
@@ -44,7 +50,6 @@ from relfit.estimators.base import (
     LogLikelihood,
     PairDesign,
 )
-from relfit.estimators.cost import automatic_estimator, reconsidered, within_budget
 from relfit.estimators.designs import DEFAULT_LAGS
 from relfit.estimators.groups import make_groups
 from relfit.estimators.kernel import largest_norm, resolve_candidates, resolve_kernel

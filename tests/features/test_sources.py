@@ -3,7 +3,7 @@
 import pytest
 from refusals import refused
 
-from relfit.features.sources import described, list_items
+from relfit.features.run import described, list_items
 
 
 def _names(items):

@@ -32,9 +32,8 @@ from relfit.data.files.base import NoSuchColumn, parse_columns
 from relfit.data.load import aligned
 from relfit.data.scores import Scores, scores
 from relfit.data.tables import Table, read_labels, read_table, split_labels
-from relfit.estimators import ESTIMATORS
+from relfit.estimators import DEVICE_CORES, ESTIMATORS, LARGEST_ADDED, duration
 from relfit.estimators.base import Complete
-from relfit.estimators.cost import DEVICE_CORES, LARGEST_ADDED, duration
 from relfit.util.errors import InputError, complain
 from relfit.util.files import note_read
 from relfit.util.libraries import has_cuda, usable_cores
@@ -451,7 +450,7 @@ def read_items(
     """
     if not pairs:
         return None
-    from relfit.features.sources import list_items
+    from relfit.features.run import list_items
 
     contents = {}
     for pair in pairs:

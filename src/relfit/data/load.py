@@ -19,7 +19,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from relfit.compute.memory import Budget
-from relfit.data.adapters import adapt
+from relfit.data.adapters import DEFAULT_ROWS, adapt, columns_drawn, recognised_models
 from relfit.data.arrays import (
     argument_of,
     as_rows,
@@ -68,7 +68,6 @@ from relfit.data.models import (
     Sample,
     naming,
 )
-from relfit.data.samplers import DEFAULT_ROWS, columns_drawn, recognised_models
 from relfit.data.tables import (
     Table,
     drop_option,

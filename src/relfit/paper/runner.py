@@ -28,9 +28,9 @@ import threadpoolctl
 
 from relfit.compute.schedulers import Processes, check_workers, start_worker
 from relfit.util.errors import InputError, RelfitError
+from relfit.util.files import Database, Format
 from relfit.util.libraries import usable_cores
 from relfit.util.progress import Progress, reporting
-from relfit.util.sqlite import Database, Format
 
 _CREATE = """
 CREATE TABLE trials (

@@ -37,9 +37,14 @@ from relfit.results.verdicts import Answer, Verdicts, recorded
 from relfit.stats.decision import PVALUE_CORRECTIONS, Decision
 from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate
 from relfit.stats.maxt import seeded
-from relfit.stats.pairs import PairDecision, pairwise_matrix, rank_sets
+from relfit.stats.pairs import (
+    PairDecision,
+    Selection,
+    pairwise_matrix,
+    rank_sets,
+    winner_interval,
+)
 from relfit.stats.tests.base import Criteria, Test
-from relfit.stats.winner import Selection, winner_interval
 from relfit.util.arrays import Array
 from relfit.util.checks import check_choice, check_level
 from relfit.util.errors import InputError
@@ -94,7 +99,7 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
         estimate, or was selected as its test does, then the interval misses its true value
         with probability at most 1 − level. With RelMulti other rows selected the model, and
         the interval is the ordinary one. Squared distances are at least 0, and so is their
-        interval. ``stats/winner.py`` has the method.
+        interval. ``stats/pairs.py`` has the method.
 
         >>> from relfit import JointEstimate, decide
         >>> near = decide(JointEstimate(("a", "b"), [0.0, 0.1], 0.01 * np.eye(2)))

@@ -234,7 +234,7 @@ def test_missing_scores_are_not_zeros(logs):
 
 
 def test_a_line_that_is_too_long(logs, monkeypatch):
-    monkeypatch.setattr(text_files, "LONGEST_LINE", 2**10)
+    monkeypatch.setattr(text_files, "LONGEST_JSON_LINE", 2**10)
     path = logs / "small" / SUMS
     change(path, 4, doc="x" * 2**10)
     assert f"{path}, line 5: expected at most 0 MiB in a line, got more" in refusal(logs)

@@ -356,7 +356,7 @@ TEXT = Format(
 
 # ── JSON ─────────────────────────────────────────────────────────────────────────────────────────
 
-LONGEST_LINE = 2**26  # bytes
+LONGEST_JSON_LINE = 2**26  # bytes
 
 
 def read_json(path: Path) -> Any:
@@ -373,11 +373,11 @@ def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     check_plain(path)
     with reading(path), open(path, "rb") as stream:
         number = 0
-        while line := stream.readline(LONGEST_LINE + 1):
+        while line := stream.readline(LONGEST_JSON_LINE + 1):
             number += 1
             where = f"{path}, line {number}"
-            if len(line) > LONGEST_LINE:
-                size = f"at most {LONGEST_LINE >> 20} MiB in a line"
+            if len(line) > LONGEST_JSON_LINE:
+                size = f"at most {LONGEST_JSON_LINE >> 20} MiB in a line"
                 raise InputError(f"{where}: expected {size}, got more; it is damaged")
             if line.strip():
                 value = _parsed(where, line)
