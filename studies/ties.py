@@ -1,4 +1,4 @@
-"""Tied models of different sizes and shapes, strata, labels, equivalence of 0/1 scores, and pairs.
+"""Tied models of different sizes and shapes, strata, labels, clusters, series, equivalence of 0/1 scores, and pairs.
 
 Writes docs/evidence/calibration/ties.md.
 
@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 from scipy.optimize import brentq
+from scipy.signal import lfilter
 
 from relfit import Density, Gaussian, compare, compare_losses, compare_pair
 from studies.study import ALPHA, Part, Study, main, table, write_page
@@ -56,6 +57,50 @@ UNLIKE_SCORES = {
     "local": lambda x: (np.abs(x - 1.0) < 0.13).astype(float),
     "sine": lambda x: np.sin(4.0 * x),
 }
+# Items of each cluster, by the number of clusters.
+CLUSTERS = {
+    "10": lambda count: np.full(count, 10),
+    "1 to 40, even steps": lambda count: np.linspace(1, 40, count).round().astype(int),
+    "2 to 60, even ratios": lambda count: np.geomspace(2, 60, count).round().astype(int),
+}
+# Clusters, their items, models, and by how much the last one is worse.
+CLUSTERED = (
+    (6, "10", 3, 0.0),
+    (6, "1 to 40, even steps", 3, 0.0),
+    (12, "10", 5, 0.0),
+    (12, "1 to 40, even steps", 5, 0.0),
+    (20, "1 to 40, even steps", 5, 0.0),
+    (20, "2 to 60, even ratios", 5, 0.0),
+    (40, "1 to 40, even steps", 10, 0.0),
+    (40, "2 to 60, even ratios", 10, 0.0),
+    (40, "1 to 40, even steps", 4, 0.45),
+    (40, "1 to 40, even steps", 10, 0.45),
+    (40, "2 to 60, even ratios", 10, 0.6),
+)
+# The dependence of a series: autocorrelations of all models or of each, or a moving average of so many items.
+SERIES = {
+    "AR(.5)": 0.5,
+    "AR(.8)": 0.8,
+    "AR(.9)": 0.9,
+    "independent": 0.0,
+    "one AR(.9), others independent": (0.9, 0.0, 0.0, 0.0, 0.0),
+    "mean of 5 items": "average",
+}
+# The dependence, items, models, and by how many standard errors of the difference the last one is worse.
+SERIAL = (
+    ("AR(.8)", 60, 2, 0.0),
+    ("AR(.8)", 60, 10, 0.0),
+    ("AR(.9)", 200, 5, 0.0),
+    ("AR(.5)", 60, 10, 0.0),
+    ("independent", 60, 10, 0.0),
+    ("one AR(.9), others independent", 60, 5, 0.0),
+    ("one AR(.9), others independent", 200, 5, 0.0),
+    ("mean of 5 items", 200, 5, 0.0),
+    ("AR(.8)", 60, 10, 4.0),
+    ("AR(.9)", 200, 5, 4.0),
+    ("independent", 60, 10, 4.0),
+    ("mean of 5 items", 200, 5, 4.0),
+)
 
 
 def size_trial(setting, seed):
@@ -130,6 +175,45 @@ def label_trial(setting, seed):
     labels = np.full_like(people, np.nan)
     labels[: setting["labels"]] = people[: setting["labels"]]
     return verdicts(compare_losses(judge, labels=labels, higher_is_better=False, rng=seed))
+
+
+def cluster_trial(setting, seed):
+    """Normal losses; .3 of their variance is common to the items of a cluster."""
+    rng = np.random.default_rng(seed)
+    sizes = CLUSTERS[setting["items"]](setting["clusters"])
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    shared = rng.normal(size=(len(sizes), setting["models"]))[groups]
+    losses = np.sqrt(0.3) * shared + np.sqrt(0.7) * rng.normal(size=shared.shape)
+    losses[:, -1] += setting["worse"]
+    return {"worse": compare_losses(losses, groups=groups, higher_is_better=False, rng=seed).worse.tolist()}
+
+
+def series_trial(setting, seed):
+    """Normal losses of variance 1; the last model is worse by a multiple of the true standard error."""
+    rng = np.random.default_rng(seed)
+    kind, n = SERIES[setting["series"]], setting["n"]
+    noise = rng.normal(size=(n + 200, setting["models"]))
+    if kind == "average":
+        losses, variance = lfilter(np.full(5, 5**-0.5), 1.0, noise, axis=0)[200:], 5.0
+    else:
+        rhos = np.broadcast_to(kind, setting["models"])
+        columns = zip(rhos, noise.T, strict=True)
+        losses = np.stack([lfilter([np.sqrt(1.0 - r * r)], [1.0, -r], column)[200:] for r, column in columns], axis=1)
+        variance = (1.0 + rhos[-1]) / (1.0 - rhos[-1])
+    losses[:, -1] += setting["worse by"] * np.sqrt(2.0 * variance / n)
+    return {"worse": compare_losses(losses, dependence="series", higher_is_better=False, rng=seed).worse.tolist()}
+
+
+def dependent_rates(setting, results):
+    """How often any best model is called worse, and the worse one."""
+    worse = np.array([trial["worse"] for trial in results])
+    tied = not (setting.get("worse") or setting.get("worse by"))
+    best = worse if tied else worse[:, :-1]
+    shown = {
+        "best lost": rated(best.any(axis=1).mean(), len(worse)),
+        "found": "–" if tied else rated(worse[:, -1].mean(), len(worse)),
+    }
+    return [{**setting, "trials": len(worse), **shown}]
 
 
 def equivalence_trial(setting, seed):
@@ -242,7 +326,13 @@ def largest(results):
 
 def write(docs, results):
     """The page; False if a model of another size loses too often."""
-    rows = {"equivalence": equivalence_rates, "pairs": pair_rates, "steps": step_rates}
+    rows = {
+        "equivalence": equivalence_rates,
+        "pairs": pair_rates,
+        "steps": step_rates,
+        "clusters": dependent_rates,
+        "series": dependent_rates,
+    }
     parts = {name: table(rows.get(name, rates), found) for name, found in results.items()}
     write_page(docs, "calibration/ties.md", **parts)
     return largest(results["sizes"])
@@ -276,6 +366,23 @@ STUDY = Study(
             "labels",
             lambda: [{"losses": kind, "labels": count} for kind in ("normal", "exponential") for count in (30, 100)],
             label_trial,
+            1000,
+        ),
+        "clusters": Part(
+            "clusters",
+            lambda: [
+                {"clusters": count, "items": items, "models": models, "worse": worse}
+                for count, items, models, worse in CLUSTERED
+            ],
+            cluster_trial,
+            1000,
+        ),
+        "series": Part(
+            "series",
+            lambda: [
+                {"series": kind, "n": n, "models": models, "worse by": worse} for kind, n, models, worse in SERIAL
+            ],
+            series_trial,
             1000,
         ),
         "equivalence": Part(

@@ -26,10 +26,9 @@ def blurred(seed):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_tight_clusters_are_noted_and_multiscale_finds_the_model(seed):
-    """D6: with the default kernel the wrong model passes, now with a note; multiscale finds it, without one."""
+    """D6: with the default kernel the wrong model may pass, now with a note; multiscale finds it, without one."""
     data, models = blurred(seed)
     plain = relfit.compare(data, models, rng=seed, progress=False)
-    assert not plain.worse[1]
     assert any(NOTE in note for note in plain.warnings)
     pair = relfit.compare_pair(data, models["blurred"], models["good"], rng=seed, progress=False)
     assert any(NOTE in note for note in pair.warnings)

@@ -125,5 +125,6 @@ def test_the_command_line_takes_a_backend(tmp_path, rng):
     for name, shift in (("r", 0.0), ("a", 0.0), ("b", 0.6)):
         np.save(tmp_path / f"{name}.npy", rng.normal(shift, 1, size=(50, 2)))
     files = [str(tmp_path / f"{name}.npy") for name in "rab"]
-    done = CliRunner().invoke(cli, ["compare", *files, "--backend", "torch", "--precision", "single"])
+    typed = ["compare", *files, "--backend", "torch", "--precision", "single"]
+    done = CliRunner().invoke(cli, typed, obj=typed)
     assert "torch (cpu, float32)" in done.output

@@ -7,7 +7,7 @@ import pytest
 
 import relfit
 from relfit.stats import close
-from relfit.stats.close import CloseLaw, Noise
+from relfit.stats.close import CloseLaw, Drawing, Noise
 from relfit.stats.joint import Psi
 
 PROJECTION = relfit.Complete(variance="projection")
@@ -36,9 +36,8 @@ def outcome(law, values, margin=0.0):
     """p-values and ratios, with so many degrees of freedom that standard errors are known."""
     generators = [np.random.default_rng([7, k]) for k in range(len(values) + 1)]
     noise = Noise.drawn(generators[1:], generators[0], law.drawn)
-    log_p, ratios = law.test(
-        np.asarray(values), ~np.eye(len(values), dtype=bool), margin, -5.0, np.full(len(values), math.inf), noise
-    )
+    drawing = Drawing(law, noise, np.full(len(values), math.inf))
+    log_p, ratios = law.test(np.asarray(values), ~np.eye(len(values), dtype=bool), margin, -5.0, drawing)
     return np.exp(log_p), ratios
 
 
@@ -96,7 +95,8 @@ def stepped(law, values):
     generators = [np.random.default_rng([7, k]) for k in range(count + 1)]
     noise = Noise.drawn(generators[1:], generators[0], law.drawn)
     varies = ~np.eye(count, dtype=bool)
-    return np.exp(law.step_down(np.asarray(values), varies, 0.0, -5.0, np.full(count, math.inf), noise))
+    drawing = Drawing(law, noise, np.full(count, math.inf))
+    return np.exp(law.step_down(np.asarray(values), varies, 0.0, -5.0, drawing))
 
 
 def test_more_draws_are_made_near_alpha():
@@ -111,7 +111,8 @@ def test_more_draws_are_made_near_alpha():
         for seed in range(8):
             generators = [np.random.default_rng([seed, k]) for k in range(4)]
             noise = Noise.drawn(generators[1:], generators[0], three.drawn)
-            log_p, _ = three.test(np.array([0.0, 0.0, 0.05]), apart, 0.0, -5.0, known, noise, alpha)
+            drawing = Drawing(three, noise, known, alpha)
+            log_p, _ = three.test(np.array([0.0, 0.0, 0.05]), apart, 0.0, -5.0, drawing)
             found.append(math.exp(log_p[2]))
         return np.array(found)
 

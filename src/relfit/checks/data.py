@@ -12,7 +12,6 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 from scipy.spatial.distance import cdist
 
 from relfit.checks.base import Compared, Estimated, Findings
@@ -485,21 +484,32 @@ def separated_clusters(x: Array) -> tuple[float, float] | None:
 
 
 def _spanning_tree(distances: Array) -> tuple[Array, Rows, Mask]:
-    """The edges of the minimum spanning tree.
+    """The edges of the minimum spanning tree (Prim's algorithm).
 
     Returns their lengths, the row that each leads to, and for each a mask of the rows beyond
     it.
     """
-    # An edge of length 0 would be none; the same length for all edges in addition changes no
-    # tree.
-    edges = np.triu(distances + (distances.max() or 1.0), 1)
-    tree = minimum_spanning_tree(edges)
-    order, parent = breadth_first_order(tree, 0, directed=False)
-    beyond = np.eye(len(distances), dtype=bool)
-    for new in order[:0:-1]:
+    count = len(distances)
+    nearest = distances[0].copy()
+    nearest[0] = np.inf
+    parent = np.zeros(count, dtype=np.intp)
+    taken = np.zeros(count, dtype=bool)
+    taken[0] = True
+    order = np.empty(count - 1, dtype=np.intp)
+    lengths = np.empty(count - 1)
+    for k in range(count - 1):
+        new = int(nearest.argmin())
+        order[k] = new
+        lengths[k] = nearest[new]
+        taken[new] = True
+        closer = distances[new] < nearest
+        parent[closer & ~taken] = new
+        np.minimum(nearest, distances[new], out=nearest)
+        nearest[taken] = np.inf
+    beyond = np.eye(count, dtype=bool)
+    for new in order[::-1]:
         beyond[parent[new]] |= beyond[new]
-    rows = order[1:]
-    return distances[rows, parent[rows]], rows, beyond[rows]
+    return lengths, order, beyond[order]
 
 
 def check_symmetry(estimated: Estimated) -> Findings:

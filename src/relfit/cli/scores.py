@@ -114,7 +114,7 @@ _TESTS = [name for name in TESTS if name not in options.SPLITTING]
     ),
     opt(
         "--lags NUMBER",
-        "With series, how far dependence reaches.  [default: 1.3 √n, more in short series]",
+        "With series, how far dependence reaches.  [default: prewhitened by one autocorrelation]",
         type=AT_LEAST_0,
     ),
 )

@@ -32,6 +32,13 @@ from relfit.estimators.base import (
     Kind,
     PairSource,
 )
+from relfit.stats.dependence import (
+    cluster_freedom,
+    pair_variances,
+    satterthwaite_freedom,
+    series_law,
+    welch_freedom,
+)
 from relfit.stats.joint import JointEstimate, Psi
 from relfit.stats.order import STEPS, OrderEffect, is_sorted, order_effect
 from relfit.util.arrays import Array, Rows
@@ -41,10 +48,6 @@ from relfit.util.libraries import needed
 from relfit.util.text import as_name, listed, quoted
 
 DEPENDENCE = ("independent", "series")
-# Lags of a short series, as far as its rows allow, and the largest autocorrelation that they
-# are corrected for.
-MOST_SHORT_LAGS = 24
-LARGEST_AUTOCORRELATION = 0.97
 FEWEST_OBSERVATIONS = 20
 # From here on the estimate of an observation is not reliable (Vehtari, Simpson, Gelman, Yao and
 # Gabry 2024).
@@ -55,6 +58,9 @@ SMALL_DIFFERENCE = 4.0
 FEW_OBSERVATIONS = 100
 # What elpd_i is multiplied by on each of ArviZ's scales.
 _SCALES = {"log": 1.0, "negative_log": -1.0, "deviance": -0.5}
+# The fewest groups, and degrees of freedom below which a note tells of them.
+FEWEST_GROUPS = 6
+FEW_DEGREES = 10.0
 # The cubes of scores below this, and of their errors, do not fit into float64.
 SMALLEST_SCORES = 1e-75
 
@@ -78,18 +84,20 @@ def from_losses(
         names: l names.
         dependence: "series" for items in the order of time that depend on their neighbours.
         lags: with "series", how far dependence reaches: the L of the formula below. By
-            default about 1.3 √n, more in short series, with V made larger where that is not
-            far enough.
+            default the rows are prewhitened instead.
 
     Items that some model has no score for are left out. ``D = mean of the rows``, ``V =
     cov(losses)/n``: items are taken as independent, models as paired by item. With groups
-    only the groups are: V is G/(G−1) times the sum over the G groups of the squares of their
-    totals Σ_{a∈g} (loss_a − D)/n. With strata ``D = Σ_t w_t mean_t`` and ``V = Σ_t w_t²
-    V_t``. With a series ``V = (Γ_0 + Σ_{k≤L} (1 − k/(L+1))(Γ_k + Γ_kᵀ))/(n − 1 − L)``, Γ_k =
-    Σ_a ψ_a ψ_{a+k}ᵀ/n. With labels ``D = λ mean(judge, items without labels) + mean(human −
-    λ judge, items with)``, λ = cov(human, judge)/((1 + n/N) var(judge)) between 0 and 1
-    (Angelopoulos, Duchi and Zrnic 2023); for each item with labels λ is estimated from the
-    others. With strata and labels the degrees of freedom of each difference are Welch's and
+    only the groups are: V sums over the groups the squares of their totals Σ_{a∈g} (loss_a −
+    D)/n, each divided by 1 − n_g/n (CR2), and each difference has Bell and McCaffrey's degrees
+    of freedom (`stats.dependence.cluster_freedom`). With strata ``D = Σ_t w_t mean_t`` and
+    ``V = Σ_t w_t² V_t``. A series is prewhitened by the autocorrelation that all models have
+    in common (`stats.dependence.series_law`); with `lags` ``V = (Γ_0 + Σ_{k≤L} (1 −
+    k/(L+1))(Γ_k + Γ_kᵀ))/(n − 1 − L)``, Γ_k = Σ_a ψ_a ψ_{a+k}ᵀ/n. With labels ``D = λ
+    mean(judge, items without labels) + mean(human − λ judge, items with)``, λ = cov(human,
+    judge)/((1 + n/N) var(judge)) between 0 and 1 (Angelopoulos, Duchi and Zrnic 2023); for
+    each item with labels λ is estimated from the others. With strata and labels the degrees
+    of freedom of each difference are Welch's and
     Satterthwaite's.
 
     >>> joint = from_losses(
@@ -114,6 +122,7 @@ def from_losses(
     group_sizes = None
     codes = None
     freedom = None
+    covariance = None
     if table.labels is not None:
         rows, codes, count = _corrected_by_people(
             rows, -table.labels if better else table.labels
@@ -122,8 +131,14 @@ def from_losses(
         design = f"a judge corrected by people on {count} of {n} items"
     elif dependence == "series":
         values = rows.mean(axis=0)
-        psi = _series(rows - values) if lags is None else Psi(rows - values, lags=int(lags))
-        design = f"a series with {psi.lags} {'lag' if psi.lags == 1 else 'lags'}"
+        psi = Psi(rows - values, lags=lags)
+        design = f"a series with {lags} {'lag' if lags == 1 else 'lags'}"
+        if lags is None:
+            law = series_law(rows - values)
+            psi = Psi(rows - values, lags=law.lags)
+            freedom = law.freedom
+            covariance = law.covariance
+            design = f"a series with autocorrelation {law.autocorrelation:.2f}"
     else:
         codes = np.zeros(n, dtype=np.intp)
         parts = np.ones(1)
@@ -134,15 +149,17 @@ def from_losses(
         members = None
         if table.groups is not None:
             group_names, members = np.unique(table.groups, return_inverse=True)
-            if len(group_names) < FEWEST_ITEMS:
+            if len(group_names) < FEWEST_GROUPS:
                 raise InputError(
-                    f"groups: expected at least {FEWEST_ITEMS} groups of items, "
+                    f"groups: expected at least {FEWEST_GROUPS} groups of items, "
                     f"got {len(group_names)}"
                 )
             group_sizes = (len(group_names),)
         values, psi, freedom = row_means(rows, codes, parts, members)
+        if group_sizes is not None and freedom is not None:
+            notes = (*notes, *_few_groups(*group_sizes, freedom))
         binary = count == 1 and members is None and _has_two_values(table.values)
-    covariance = psi.covariance()
+    covariance = psi.covariance() if covariance is None else covariance
     _refuse_small_columns(table, values, covariance)
     doubts = table.doubts
     effect = None
@@ -209,6 +226,17 @@ def _order_note(effect: OrderEffect, table: Scores, best: str) -> str:
     )
 
 
+def _few_groups(groups: int, freedom: Array) -> list[str]:
+    """A note on groups that are few, or of which few decide."""
+    fewest = float(freedom.min())
+    if groups >= FEWEST_ITEMS and fewest >= FEW_DEGREES:
+        return []
+    return [
+        f"{groups} groups of items leave about {fewest:.0f} degrees of freedom (t "
+        f"distribution), so only large differences can be shown: collect more groups"
+    ]
+
+
 def _has_two_values(scores: Array) -> bool:
     """True if every score is 0 or one other number, such as 1, or 100 for a percentage."""
     # The first rows tell of nearly all other scores.
@@ -272,68 +300,79 @@ def _unknown_direction(table: Scores) -> list[str]:
 
 
 def row_means(
-    rows: Array, codes: Rows, weights: Array, members: NDArray[Any] | None
+    rows: Array, codes: Rows, weights: Array, members: Rows | None
 ) -> tuple[Array, Psi, Array | None]:
     """D = Σ_t w_t mean_t over the strata t, its ψ rows, one for each item or each group, and
     degrees of freedom.
 
-    U_a = w_t (x_a − mean_t)/n_t are the items' contributions to D, and their sum over a
-    group is the group's. Of G groups with G_t in stratum t, ψ_g = G U_g √(G_t (G − 1)/((G_t
-    − 1) G)), so that ψᵀψ/(G(G − 1)) is Σ_t G_t/(G_t − 1) Σ_{g∈t} U_g², which is Σ_t w_t²
-    cov_t/n_t for groups of one item. Where a group lies in several strata the factors of the
-    strata do not apply.
+    U_a = w_t (x_a − mean_t)/n_t are the items' contributions to D. Those of a group in a
+    stratum are added up and divided by √(1 − h), h the part of the stratum's items that are
+    in the group (CR2, `stats.dependence`), and U_g is what the group has in all strata. Of G
+    groups ψ_g = √(G(G − 1)) U_g, so that ψᵀψ/(G(G − 1)) = Σ_g U_g U_gᵀ, which is
+    Σ_t w_t² cov_t/n_t for groups of one item.
 
-    The degrees of freedom of the differences (l, l) are Welch's and Satterthwaite's; None
-    for a single stratum.
+    The degrees of freedom of the differences (l, l) are Welch's and Satterthwaite's over the
+    strata, with those of clusters in each; None for the items of a single stratum.
     """
-    n = len(rows)
     sizes = np.bincount(codes)
-    means = np.stack([rows[codes == t].mean(axis=0) for t in range(len(sizes))])
-    values = np.asarray(weights @ means)
-    units = n if members is None else int(members.max()) + 1
-    unit_codes = codes
-    scale = units * weights[codes] / sizes[codes]
-    psi = (rows - means[codes]) * scale[:, None]
-    if members is not None:
-        parts = psi
-        psi = np.zeros((units, rows.shape[1]))
-        np.add.at(psi, members, parts)
-        unit_codes = np.zeros(units, dtype=np.intp)
-        unit_codes[members] = codes
-        if (unit_codes[members] != codes).any():
-            return values, Psi(psi), None
-    counts = np.bincount(unit_codes, minlength=len(sizes))
-    if (counts < 2).any():
+    if len(sizes) == 1:
+        values = rows.mean(axis=0)
+        if members is None:
+            return values, Psi(rows - values), None
+        means = values[None]
+    else:
+        means = np.stack([rows[codes == t].mean(axis=0) for t in range(len(sizes))])
+        values = np.asarray(weights @ means)
+    centred = rows - means[codes]
+    if members is None:
+        return values, *_item_psi(centred, codes, weights / sizes)
+    cells, cell = np.unique(members * len(sizes) + codes, return_inverse=True)
+    groups, strata = np.divmod(cells, len(sizes))
+    share = np.bincount(cell) / sizes[strata]
+    _refuse_single(share)
+    units = int(groups.max()) + 1
+    scale = math.sqrt(units * (units - 1.0)) * weights[strata] / sizes[strata]
+    scale /= np.sqrt(1.0 - share)
+    psi = np.zeros((units, rows.shape[1]))
+    np.add.at(psi, members, centred * scale[cell][:, None])
+    if len(cells) > units:
+        # Groups in several strata: clusters of their parts of D, and nothing within them.
+        part = np.zeros(units)
+        np.add.at(part, groups, weights[strata] * np.bincount(cell) / sizes[strata])
+        none = np.zeros((rows.shape[1],) * 2)
+        freedom = satterthwaite_freedom(part, (part, np.square(part)), (none, none + 1.0))
+        return values, Psi(psi), freedom
+    parts = []
+    for t in range(len(sizes)):
+        there = codes == t
+        own = np.unique(members[there], return_inverse=True)[1]
+        total = psi[groups[strata == t]]
+        parts.append((pair_variances(total.T @ total), cluster_freedom(centred[there], own)))
+    return values, Psi(psi), welch_freedom(parts)
+
+
+def _item_psi(centred: Array, codes: Rows, weights: Array) -> tuple[Psi, Array]:
+    """The ψ rows and degrees of freedom of `row_means` for items that are no groups, from the
+    weight of an item in each stratum.
+    """
+    n, count = centred.shape
+    sizes = np.bincount(codes)
+    _refuse_single(1.0 / sizes)
+    scale = math.sqrt(n * (n - 1.0)) * weights / np.sqrt(1.0 - 1.0 / sizes)
+    psi = centred * scale[codes][:, None]
+    parts = []
+    for t, size in enumerate(sizes.tolist()):
+        own = psi[codes == t]
+        parts.append((pair_variances(own.T @ own), np.full((count, count), size - 1.0)))
+    return Psi(psi), welch_freedom(parts)
+
+
+def _refuse_single(share: Array) -> None:
+    """Refuse a stratum all of whose items are one item, or in one group."""
+    if (share == 1.0).any():
         raise InputError(
             "strata: expected at least 2 items (or groups) in every stratum, got one with fewer"
         )
-    if len(sizes) == 1:
-        return values, Psi(psi), None
-    psi *= np.sqrt(counts * (units - 1.0) / ((counts - 1.0) * units))[unit_codes][:, None]
-    return values, Psi(psi), _welch_freedom(psi, unit_codes)
-
-
-def _welch_freedom(psi: Array, codes: Rows) -> Array:
-    """(l, l) ν_ij = (Σ_t v_t)²/Σ_t v_t²/(n_t − 1), v_t the part of stratum t in the variance
-    of D_i − D_j, and on the diagonal of D_i.
-
-    Welch (1947), Satterthwaite (1946). Differences without variance have those of all rows.
-    """
-    count = psi.shape[1]
-    total = np.zeros((count, count))
-    uncertain = np.zeros((count, count))
-    for t in range(int(codes.max()) + 1):
-        part = psi[codes == t]
-        gram = part.T @ part
-        diagonal = np.diag(gram)
-        variance = np.maximum(diagonal[:, None] + diagonal - 2.0 * gram, 0.0)
-        np.fill_diagonal(variance, diagonal)
-        total += variance
-        uncertain += np.square(variance) / (len(part) - 1.0)
-    varies = uncertain > 0.0
-    freedom = np.full_like(total, len(psi) - 1.0)
-    np.divide(np.square(total), uncertain, out=freedom, where=varies)
-    return freedom
 
 
 def _strata(
@@ -394,29 +433,6 @@ def _slope(covariance: Array, judge: Array, ratio: float) -> Array:
     variance = np.broadcast_to((1.0 + ratio) * judge.var(axis=0, ddof=1), covariance.shape)
     slope = np.divide(covariance, variance, out=np.zeros_like(covariance), where=variance > 0.0)
     return np.asarray(np.clip(slope, 0.0, 1.0))
-
-
-def _series(psi: Array) -> Psi:
-    """The ψ rows of a series of unknown dependence: ⌈1.3 √n⌉ − 1 lags (Lazarus, Lewis, Stock
-    and Watson 2018), or more.
-
-    These are more than by Newey and West's rule, whose variance is too small for rows that
-    depend on their neighbours; few degrees of freedom are the price, which the law allows
-    for. Short series have up to 23 lags, less than a quarter of the rows. What Bartlett's
-    weights still miss is put right by one factor for all models, at least 1: the variance of
-    the mean of an AR(1) over the mean of Bartlett's estimate of it, with the first
-    autocorrelation of the rows without what models have in common (and without its bias, (1
-    + 3ρ)/n).
-    """
-    n = len(psi)
-    rows = psi - psi.mean(axis=1, keepdims=True)
-    lags = max(math.ceil(1.3 * math.sqrt(n)), min(MOST_SHORT_LAGS, n // 4)) - 1
-    square = float(np.square(rows).sum())
-    rho = float((rows[1:] * rows[:-1]).sum()) / square if square > 0.0 else 0.0
-    rho = min(rho + (1.0 + 3.0 * rho) / n, LARGEST_AUTOCORRELATION)
-    k = np.arange(1, lags + 1)
-    bartlett = 1.0 + 2.0 * float(((1.0 - k / (lags + 1.0)) * rho**k).sum())
-    return Psi(math.sqrt(max(1.0, (1.0 + rho) / (1.0 - rho) / bartlett)) * psi, lags=lags)
 
 
 class Likelihood(Kind):

@@ -187,7 +187,7 @@ def plan_answer(plan: Plan) -> str:
     ...         rng=0,
     ...     )
     ... )
-    'About 460 rows tell base from tuned; large may never be separable from it.'
+    'About 450 rows tell base from tuned; large may never be separable from it.'
     """
     cells = sorted(
         (cell for cell in plan.forecasts if cell.test == plan.tests[0]),

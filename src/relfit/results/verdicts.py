@@ -465,7 +465,7 @@ class Verdicts(OfModels, Answer):
             have some.
         design: how the means of losses were taken, such as "macro average over 30 strata"; None
             for plain means.
-        lags: how far the items of a series depend on each other; None for independent items.
+        lags: the lags in the covariance of a series; None for independent items.
         unit: 1, or the power of 2 in which very large or very small scores are measured:
             discrepancies, standard errors, differences, intervals and the margin are those
             of the scores divided by it.

@@ -605,9 +605,7 @@ def caveats(comparison: Verdicts) -> list[str]:
         f"independent groups of {what}" if comparison.groups else f"independent {what}"
     )
     if comparison.lags is not None:
-        independent = (
-            "items of a series, whose dependence must not reach further than the lags say,"
-        )
+        independent = "items of a series, whose dependence must fade,"
     holds = (
         f"The answer holds for {independent} that no model was fitted to: a model that has "
         f"seen them looks too good."

@@ -292,9 +292,7 @@ class CloseLaw:
         varies: Mask,
         margin: float,
         lowest: float,
-        freedom: Array,
-        noise: Noise,
-        alpha: float | None = None,
+        drawing: Drawing,
     ) -> tuple[Array, Array]:
         """The max-t test of "D_i ≤ min_j D_j + δ" for every i: log p (l,), and the ratios
         (l, l).
@@ -302,15 +300,13 @@ class CloseLaw:
         ``T_i = max_j (D̂_i − D̂_j − δ)/s_ij`` over the contenders j, whose ratio is above
         `lowest`; s_ij is the standard error of D̂_i − D̂_j where the hypothesis is tightest,
         and T_i is compared with the same maximum of the draws. `varies` (l, l) marks the
-        differences that have a variance, and `freedom` (l,) are the degrees of freedom of
-        the models' variances. Near `alpha` p-values get more draws.
+        differences that have a variance.
         """
         count = len(values)
         everyone = np.arange(count)
         log_p = np.zeros(count)
         ratios = np.full((count, count), -math.inf)
         apart = np.maximum(_contrasts(self.second), 0.0)
-        drawing = _Drawing(self, noise, freedom, alpha)
         # Models often have the same contenders.
         laws: dict[bytes, _Tie] = {}
         for i in range(count):
@@ -352,9 +348,7 @@ class CloseLaw:
         varies: Mask,
         margin: float,
         lowest: float,
-        freedom: Array,
-        noise: Noise,
-        alpha: float | None = None,
+        drawing: Drawing,
     ) -> Array:
         """(l,) log adjusted p of "D_i ≤ min_j D_j + δ", for all models together.
 
@@ -366,7 +360,6 @@ class CloseLaw:
         """
         adjusted = np.zeros(len(values))
         apart = np.maximum(_contrasts(self.second), 0.0)
-        drawing = _Drawing(self, noise, freedom, alpha)
         left = np.flatnonzero(varies.any(axis=1))
         largest = -math.inf
         while len(left) > 1:
@@ -425,8 +418,12 @@ class _Batch(NamedTuple):
     chi: Array
 
 
-class _Drawing:
-    """Maxima of drawn ratios."""
+class Drawing:
+    """Maxima of drawn ratios, for tests of the same models.
+
+    `freedom` (l,) are the degrees of freedom of the models' variances. Near `alpha` p-values
+    get more draws.
+    """
 
     def __init__(
         self, law: CloseLaw, noise: Noise, freedom: Array, alpha: float | None = None

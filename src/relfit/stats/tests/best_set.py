@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 
 from relfit.stats import maxt
-from relfit.stats.close import CloseLaw, Noise
+from relfit.stats.close import CloseLaw, Drawing, Noise
 from relfit.stats.decision import (
     FAMILY_WISE,
     Decision,
@@ -58,9 +58,10 @@ FIRST_STEP = 0.1
 # With fewer rows than this, moment selection is that of so many: two models' critical value is
 # then within its reach.
 _FEWEST_SELECTING = 200
-# Doublings that find the threshold of a pair, and halvings of the interval in which it lies.
+# Doublings that find the threshold of a pair, and halvings of the interval in which it lies: p
+# is a number of draws, so more of them add no digits.
 _DOUBLINGS = 20
-_HALVINGS = 24
+_HALVINGS = 14
 # Notes name at most this many models.
 _MOST_NOTES = 5
 # With more models than this, p-values for all models at once are Holm's.
@@ -316,51 +317,31 @@ class _AtTie:
     """The tests that use the distribution of the estimates where models tie (`stats.close`)."""
 
     law: CloseLaw
-    noise: Noise
     varies: Mask
     lowest_ratio: float
-    degrees: Array
-    alpha: float | None
+    drawing: Drawing
 
     @classmethod
     def of(
         cls, joint: JointEstimate, law: CloseLaw, rng: Source, alpha: float | None = None
     ) -> _AtTie:
         generators = streams(rng, joint.values)
+        noise = Noise.drawn(generators.models, generators.reference, law.drawn)
         return cls(
             law,
-            Noise.drawn(generators.models, generators.reference, law.drawn),
             differences(joint).varies,
             _lowest_ratio(smallest_sample(joint)),
-            freedom(joint),
-            alpha,
+            Drawing(law, noise, freedom(joint), alpha),
         )
 
     def alone(self, values: Array, margin: float) -> tuple[Array, Array]:
         """log p of every model by itself (l,), and the ratios (l, l)."""
-        return self.law.test(
-            values,
-            self.varies,
-            margin,
-            self.lowest_ratio,
-            self.degrees,
-            self.noise,
-            self.alpha,
-        )
+        return self.law.test(values, self.varies, margin, self.lowest_ratio, self.drawing)
 
     def together(self, values: Array, margin: float) -> Array:
         """(l,) adjusted p-values of all models, by step-down."""
-        return np.exp(
-            self.law.step_down(
-                values,
-                self.varies,
-                margin,
-                self.lowest_ratio,
-                self.degrees,
-                self.noise,
-                self.alpha,
-            )
-        )
+        log_p = self.law.step_down(values, self.varies, margin, self.lowest_ratio, self.drawing)
+        return np.exp(log_p)
 
 
 def pair_log_pvalue(
