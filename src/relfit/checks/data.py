@@ -26,8 +26,7 @@ from relfit.kernels.base import Kernel
 from relfit.kernels.composite import Collection
 from relfit.settings import Plan
 from relfit.stats.decision import difference_variance
-from relfit.stats.joint import JointEstimate
-from relfit.stats.order import (
+from relfit.stats.dependence import (
     DOUBT_INFLATION,
     NOTE_INFLATION,
     STEPS,
@@ -35,6 +34,7 @@ from relfit.stats.order import (
     is_sorted,
     order_effect,
 )
+from relfit.stats.joint import JointEstimate
 from relfit.util.arrays import Array, Mask, Rows, host
 from relfit.util.text import listed, quoted
 
