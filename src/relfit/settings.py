@@ -714,9 +714,8 @@ def shows_options(*, without: Sequence[str] = ()) -> Callable[[F], F]:
 
 def progress_of(progress: Any, label: str) -> AbstractContextManager[Progress | None]:
     """What `progress` asks for; without a terminal nothing, unless it was asked for."""
-    if progress is None and not sys.stderr.isatty():
-        return nullcontext()
-    return reporting(progress, label)
+    quiet = progress is None and not sys.stderr.isatty()
+    return nullcontext() if quiet else reporting(progress, label)
 
 
 @contextmanager
