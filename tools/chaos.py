@@ -28,8 +28,7 @@ import numpy as np
 from distributed import Client
 
 from relfit.compute.checkpoint import CHECKPOINT
-from relfit.util.files import write_text_atomic
-from relfit.util.sqlite import Database
+from relfit.util.files import Database, write_text_atomic
 from tools.cluster import ENVIRONMENT, Cluster, Wire
 
 ROOT = Path(__file__).parents[1]

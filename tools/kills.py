@@ -21,9 +21,8 @@ import numpy as np
 import relfit
 from relfit.compute import reduce, schedulers
 from relfit.compute.checkpoint import CHECKPOINT
-from relfit.util.files import write_text_atomic
+from relfit.util.files import Database, write_text_atomic
 from relfit.util.libraries import has_cuda
-from relfit.util.sqlite import Database
 from tools.cluster import ENVIRONMENT, running
 
 ROOT = Path(__file__).parents[1]

@@ -36,7 +36,7 @@ _HOMES = {
     "relfit.data.encode": ("Encode", "Encoding"),
     "relfit.data.evals": ("read_evals",),
     "relfit.data.models": ("Density", "Sample"),
-    "relfit.data.samplers": ("Sampler", "draw"),
+    "relfit.data.adapters": ("Sampler", "draw"),
     "relfit.data.scores": ("Scores", "scores"),
     "relfit.estimators.base": ("KSD", "MMD", "Complete", "LogLikelihood"),
     "relfit.estimators.designs": ("Block", "Incomplete", "Linear"),
@@ -48,8 +48,7 @@ _HOMES = {
     "relfit.kernels.standard": ("IMQ", "Gaussian", "Matern", "Polynomial", "RationalQuadratic"),
     "relfit.monitor": ("Monitor", "MonitorResult"),
     "relfit.report.gate": ("assert_not_worse",),
-    "relfit.results.comparison": ("Comparison",),
-    "relfit.results.pair": ("PairComparison",),
+    "relfit.results.comparison": ("Comparison", "PairComparison"),
     "relfit.results.plan": ("Plan",),
     "relfit.settings": ("Compute", "computing"),
     "relfit.stats.joint": ("JointEstimate",),
@@ -76,11 +75,11 @@ if TYPE_CHECKING:
         plan,
         published,
     )
+    from relfit.data.adapters import Sampler, draw
     from relfit.data.check_score import ScoreCheck, check_score
     from relfit.data.encode import Encode, Encoding
     from relfit.data.evals import read_evals
     from relfit.data.models import Density, Sample
-    from relfit.data.samplers import Sampler, draw
     from relfit.data.scores import Scores, scores
     from relfit.estimators.base import KSD, MMD, Complete, LogLikelihood
     from relfit.estimators.designs import Block, Incomplete, Linear
@@ -92,8 +91,7 @@ if TYPE_CHECKING:
     from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
     from relfit.monitor import Monitor, MonitorResult
     from relfit.report.gate import assert_not_worse
-    from relfit.results.comparison import Comparison
-    from relfit.results.pair import PairComparison
+    from relfit.results.comparison import Comparison, PairComparison
     from relfit.results.plan import Plan
     from relfit.settings import Compute, computing
     from relfit.stats.joint import JointEstimate

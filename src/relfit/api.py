@@ -28,21 +28,27 @@ from relfit.estimators.locations import choose_locations, without_used_rows
 from relfit.estimators.losses import from_losses
 from relfit.kernels.base import Kernel
 from relfit.kernels.composite import Collection
-from relfit.results.comparison import Comparison, comparison
-from relfit.results.pair import PairComparison
+from relfit.results.comparison import Comparison, PairComparison, comparison
 from relfit.results.plan import Plan as SizePlan
 from relfit.results.verdicts import Provenance, recorded
-from relfit.settings import NO_TEST, Options, Plan, Settings, resolved, shows_options
+from relfit.settings import (
+    NO_TEST,
+    Options,
+    Plan,
+    Settings,
+    progress_of,
+    resolved,
+    shows_options,
+)
 from relfit.stats.decision import CORRECTIONS, Decision, check_scale
 from relfit.stats.joint import JointEstimate, Psi, binary_step
 from relfit.stats.pairs import PAIR_TESTS, fixed_relpsi, impossible_pair
 from relfit.stats.planning import FEWEST_TRIALS, Assumed, Planning, as_pilot, check_power
 from relfit.stats.tests import TESTS, as_test
 from relfit.stats.tests.base import Test
-from relfit.util.arrays import Seed, make_seed, stream
 from relfit.util.checks import as_choice, check_alpha, check_choice, check_number, check_whole
 from relfit.util.errors import InputError
-from relfit.util.progress import reporting
+from relfit.util.random import Seed, make_seed, stream
 
 
 @shows_options()
@@ -504,7 +510,7 @@ def plan(
     the rows of the pilot's smallest sample (all samples grow in proportion). Two models have
     closed forms then; more are simulated with common random numbers. For complete estimates
     of MMD and KSD the part of V that shrinks like 1/n² is known too: any number of models is
-    then simulated as squared lengths (`relfit.stats.power`).
+    then simulated as squared lengths (`relfit.stats.planning`).
 
     A pilot's gaps are uncertain: every number of rows comes with its range, from the gap
     moved by one standard error up and down (16% and 84% points), the other models staying
@@ -534,7 +540,7 @@ def plan(
     planning = _planning(pilot, power, alpha, tests, n, correction, trials)
     seed = make_seed(rng)
     sizes = planning.sizes()
-    with reporting(progress, "planning") as update:
+    with progress_of(progress, "planning") as update:
         outcomes = planning.forecasts(sizes, seed, update)
     curves = np.stack([curve for _, curve in outcomes])
     # Curves are shown up to the size where every one is nearly 1.

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
@@ -31,7 +32,13 @@ from relfit.data.encode import Encode, Scale, as_scale
 from relfit.data.load import Data, load
 from relfit.data.models import SCORE_BATCH
 from relfit.data.presets import PRESETS, as_preset
-from relfit.estimators import ESTIMATORS, KINDS
+from relfit.estimators import (
+    ESTIMATORS,
+    KINDS,
+    automatic_estimator,
+    reconsidered,
+    within_budget,
+)
 from relfit.estimators.base import (
     KSD,
     MMD,
@@ -43,7 +50,6 @@ from relfit.estimators.base import (
     LogLikelihood,
     PairDesign,
 )
-from relfit.estimators.cost import automatic_estimator, reconsidered, within_budget
 from relfit.estimators.designs import DEFAULT_LAGS
 from relfit.estimators.groups import make_groups
 from relfit.estimators.kernel import largest_norm, resolve_candidates, resolve_kernel
@@ -58,7 +64,6 @@ from relfit.stats.tests import TESTS, as_test
 from relfit.stats.tests.base import Criteria, Test
 from relfit.stats.tests.relmulti import RelMulti
 from relfit.util import __version__
-from relfit.util.arrays import Seed, make_seed
 from relfit.util.checks import (
     Choice,
     Whole,
@@ -69,10 +74,12 @@ from relfit.util.checks import (
     checked,
     described,
     option,
+    unless_none,
 )
 from relfit.util.errors import InputError
 from relfit.util.libraries import has_cuda
 from relfit.util.progress import Progress, reporting
+from relfit.util.random import Seed, make_seed
 
 DEPENDENCE = ("independent", "shared", "paired", "chain")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -88,8 +95,7 @@ def _as_executor(value: Any) -> Any:
 
 
 def _as_memory(value: Any) -> Any:
-    if value is not None:
-        parse_memory(value)
+    parse_memory(value)
     return value
 
 
@@ -119,7 +125,7 @@ class Compute:
     )
     executor: Any = option(
         None,
-        _as_executor,
+        unless_none(_as_executor),
         "a `dask.distributed.Client`, or any `concurrent.futures.Executor`, that computes "
         "parts of "
         "the complete estimate. The bits do not depend on it.",
@@ -134,7 +140,7 @@ class Compute:
     )
     memory: int | str | None = option(
         None,
-        _as_memory,
+        unless_none(_as_memory),
         "Memory that the process may hold, such as 2GB; rows are mapped from files.",
         flag="--memory SIZE",
         shown="files are read whole",
@@ -160,7 +166,7 @@ class Compute:
 
     def runtime(self, progress: Progress | None) -> Runtime:
         """What the sums are computed with, before a backend has been chosen."""
-        scheduler = scheduler_for(self.executor)
+        scheduler = None if self.executor is None else scheduler_for(self.executor)
         runtime = Runtime(
             executor=self.executor if scheduler is None else None,
             progress=progress,
@@ -232,12 +238,8 @@ def _as_discrepancy(value: Any) -> str | MMD | KSD | AtLocations:
     return AT_LOCATIONS[name]() if name in AT_LOCATIONS else name
 
 
-def _as_encode(value: Any) -> Encode | None:
-    return None if value is None else _given_as("encode", value, Encode)
-
-
-def _as_preset(value: Any) -> str | None:
-    return None if value is None else as_preset(value)
+def _as_encode(value: Any) -> Encode:
+    return _given_as("encode", value, Encode)
 
 
 class Options(TypedDict, total=False):
@@ -302,7 +304,7 @@ class Settings:
     )
     kernel: Kernel | Select | None = option(
         None,
-        as_kernel,
+        unless_none(as_kernel),
         "The kernel. select chooses the bandwidth of a Gaussian kernel on a fifth of the rows "
         "and tests on the rest.",
         flag="--kernel",
@@ -379,14 +381,14 @@ class Settings:
     )
     preset: str | None = option(
         None,
-        _as_preset,
+        unless_none(as_preset),
         "A kernel for feature vectors. kid is a cubic polynomial; cmmd is a Gaussian kernel of "
         "bandwidth 10 on rows of unit length.",
         flag="--preset",
     )
     scale: Scale | None = option(
         None,
-        as_scale,
+        unless_none(as_scale),
         "How columns are scaled, by the reference. auto: mean and standard deviation; "
         "robust: median "
         "and median absolute deviation; whiten: for densities, uncorrelated too; or "
@@ -401,7 +403,7 @@ class Settings:
     )
     encode: Encode | None = option(
         None,
-        _as_encode,
+        unless_none(_as_encode),
         "What the columns of tables mean: `Encode(categorical=..., drop=..., missing=...)`. "
         "Text and "
         "truth values are categories, dates are numbers, missing cells are values of "
@@ -710,6 +712,12 @@ def shows_options(*, without: Sequence[str] = ()) -> Callable[[F], F]:
 # ── loading and resolving ─────────────────────────────────────────────────────────────────────
 
 
+def progress_of(progress: Any, label: str) -> AbstractContextManager[Progress | None]:
+    """What `progress` asks for; without a terminal nothing, unless it was asked for."""
+    quiet = progress is None and not sys.stderr.isatty()
+    return nullcontext() if quiet else reporting(progress, label)
+
+
 @contextmanager
 def resolved(
     reference: Any, models: Any, settings: Settings, label: str, *, fewest_models: int = 2
@@ -720,7 +728,7 @@ def resolved(
     memory = settings.compute.memory
     checkpoint = settings.compute.checkpoint
     with ExitStack() as stack:
-        progress = stack.enter_context(reporting(settings.progress, label))
+        progress = stack.enter_context(progress_of(settings.progress, label))
         budget = None if memory is None else stack.enter_context(budget_of(memory))
         data = _loaded(reference, models, settings, progress, budget, fewest_models)
         plan = replace(_resolved(data, settings, progress, budget), loaded=data)
@@ -919,10 +927,15 @@ def _with_kernel(plan: Plan, settings: Settings) -> Plan:
 
 def _score_notes(data: Data) -> tuple[str, ...]:
     """Notes on densities whose score contradicts their own log density."""
-    if data.target is not None:
-        return score_warnings({"reference": data.target}, next(iter(data.samples.values())))
     densities = {repr(name): density for name, density in data.densities.items()}
-    return score_warnings(densities, data.reference) if densities else ()
+    if data.target is not None:
+        densities = {"reference": data.target}
+    with_both = {
+        name: density
+        for name, density in densities.items()
+        if density.score is not None and density.log_prob is not None
+    }
+    return score_warnings(with_both, data.rows) if with_both else ()
 
 
 def _with_backend(plan: Plan, settings: Settings) -> Plan:

@@ -10,7 +10,7 @@ import relfit
 from relfit.cli import inputs as cli_inputs
 from relfit.cli import main
 from relfit.cli.inputs import Inputs, expected_seconds
-from relfit.util.arrays import stream
+from relfit.util.random import stream
 
 NAMES = ("human", "gpt", "claude")
 

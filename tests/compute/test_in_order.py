@@ -4,7 +4,8 @@ from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 
 import pytest
 
-from relfit.compute.schedulers import SERIAL_PAIRS, in_order, local_executor, local_results
+from relfit.compute.reduce import SERIAL_PAIRS, local_executor, local_results
+from relfit.compute.schedulers import in_order
 from relfit.util.errors import WorkersLost
 
 

@@ -11,9 +11,10 @@ from peaks import peak_of
 from refusals import refused
 
 import relfit
-from relfit.compute.memory import Budget, is_mapped
+from relfit.compute.memory import Budget
 from relfit.data.arrays import gathered
 from relfit.util import progress as bars
+from relfit.util.arrays import is_mapped
 
 pytestmark = pytest.mark.usefixtures("as_a_fresh_process")
 

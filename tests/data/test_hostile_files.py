@@ -21,7 +21,7 @@ from relfit.compute.memory import Budget
 from relfit.data.arrays import as_rows, spilled_rows
 from relfit.data.files import read_rows
 from relfit.data.tables import read_labels, split_labels
-from relfit.features.sources import list_items
+from relfit.features.run import list_items
 from relfit.paper.chicago import read_file
 
 pytestmark = pytest.mark.filterwarnings("error")

@@ -6,10 +6,9 @@ from refusals import refused
 
 from relfit.api import compare
 from relfit.data import load as data_module
-from relfit.data.arrays import device_of, resident_rows
+from relfit.data.arrays import device_of, fingerprint, fingerprints, resident_rows
 from relfit.data.load import load
 from relfit.data.models import Density
-from relfit.data.overlap import fingerprint, fingerprints
 from relfit.settings import Compute
 
 torch = pytest.importorskip("torch")

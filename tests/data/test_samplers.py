@@ -6,7 +6,7 @@ from refusals import refused
 from scipy import stats
 
 import relfit
-from relfit.data import samplers
+from relfit.data import adapters
 
 
 def normal(n, rng):
@@ -46,7 +46,7 @@ def test_large_draws_come_in_batches_and_functions_of_n_are_samplers(reference):
         return rng.normal(size=(n, 1))
 
     progress = []
-    rows = samplers.draw_rows(
+    rows = adapters.draw_rows(
         "m", relfit.Sampler(count), 10_000, np.random.default_rng(0), lambda *a: progress.append(a)
     )
     assert rows.shape == (10_000, 1)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import relfit
+from relfit import estimators
 from relfit.data.load import load
-from relfit.estimators import KINDS, cost, landmarks
+from relfit.estimators import KINDS, landmarks
 from relfit.estimators.base import Complete, EstimateSettings
 from relfit.estimators.landmarks import Landmarks
 from relfit.kernels.standard import Gaussian
@@ -18,9 +19,9 @@ ROWS = {3: 6000, 100: 4000, 300: 3000}
 def always_worth_while(monkeypatch):
     """Landmarks are considered however short all pairs take."""
     monkeypatch.setattr(landmarks, "FEW_PAIRS", 0)
-    monkeypatch.setattr(cost, "LONGEST", 0.0)
-    for module in ("base", "cost"):
-        monkeypatch.setattr(f"relfit.estimators.{module}.usable_cores", lambda: 1)
+    monkeypatch.setattr(estimators, "LONGEST", 0.0)
+    for module in ("estimators", "estimators.base"):
+        monkeypatch.setattr(f"relfit.{module}.usable_cores", lambda: 1)
 
 
 def features(rng, rows, columns, rank=None):
@@ -93,7 +94,7 @@ def test_auto_takes_landmarks_but_does_not_lose_a_fifth_of_the_variance():
     (trade,) = landmarks.trades(KINDS["samples"], load(rows[0], {"a": rows[1], "b": rows[2]}, seed=0), _kid())
     lost = trade.added(*landmarks.chosen_sizes(Landmarks(), trade))
     chosen = automatic(rows, preset="kid")
-    assert lost > cost.LARGEST_ADDED
+    assert lost > estimators.LARGEST_ADDED
     assert chosen.estimator == Complete()
     assert f"because landmarks would add about {lost:.0%} to the variance" in chosen.note
     chosen = automatic(problem(3))
@@ -121,4 +122,4 @@ def test_auto_draws_more_rows_where_that_is_enough(monkeypatch):
     assert f"300 landmarks, and {drawn:,} rows" in note
     # What is added is estimated from the drawn rows: to within a third or so.
     added = float(note.rpartition("adds ")[2].partition("%")[0])
-    assert added < 1.4 * 100.0 * cost.LARGEST_ADDED
+    assert added < 1.4 * 100.0 * estimators.LARGEST_ADDED

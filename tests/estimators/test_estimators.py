@@ -6,9 +6,10 @@ from oracle import dense
 from refusals import refused
 
 import relfit
+from relfit import estimators
 from relfit.cli import main
 from relfit.data.load import Data
-from relfit.estimators import KINDS, cost
+from relfit.estimators import KINDS
 from relfit.estimators.designs import lags_of
 
 PAIR_DESIGNS = ("linear", "block", "incomplete")
@@ -130,7 +131,7 @@ def test_refusals(call, parts):
 def automatic(rows, device=False):
     """What "auto" chooses for one density and so many rows of ten columns."""
     data = Data(np.empty((rows, 10)), {"a": densities()["m0"]}, ("a",), {}, ())
-    return cost.automatic_estimator(data, KINDS["densities"], "independent", grouped=False, device=device)
+    return estimators.automatic_estimator(data, KINDS["densities"], "independent", grouped=False, device=device)
 
 
 def test_auto_says_what_it_picked_and_why(monkeypatch):
@@ -139,7 +140,7 @@ def test_auto_says_what_it_picked_and_why(monkeypatch):
     assert result.estimator == "complete"
     assert any("the complete one" in note and "240 rows, 3 models and 2 columns" in note for note in result.warnings)
     # Where all pairs would take too long, landmarks are tried on some rows; either way a note has the reason.
-    monkeypatch.setattr(cost, "LONGEST", 1e-9)
+    monkeypatch.setattr(estimators, "LONGEST", 1e-9)
     reasons = {
         "landmarks": "the one by landmarks, because all pairs would take about a second",
         "complete": "because landmarks would",
@@ -160,8 +161,8 @@ def test_auto_goes_by_the_rows_and_the_device(monkeypatch):
     estimator, why = automatic(10**6)
     assert estimator == relfit.Landmarks()
     assert "1,000,000 rows" in why
-    for module in ("base", "cost"):
-        monkeypatch.setattr(f"relfit.estimators.{module}.usable_cores", lambda: 2)
+    for module in ("estimators", "estimators.base"):
+        monkeypatch.setattr(f"relfit.{module}.usable_cores", lambda: 2)
     assert automatic(10**5)[0].name == "landmarks"
     estimator, why = automatic(10**5, device=True)
     assert estimator == relfit.Complete()

@@ -5,7 +5,7 @@ import pytest
 from refusals import refused
 
 import relfit
-from relfit.estimators.groups import same_group
+from relfit.estimators.sums import same_group
 
 KERNEL = relfit.Gaussian(1.3)
 NAMES = ("a", "b")

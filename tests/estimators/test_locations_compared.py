@@ -7,7 +7,7 @@ from refusals import refused
 import relfit
 from relfit.cli import main
 from relfit.paper.problems import draw, mean_shift
-from relfit.util.arrays import stream
+from relfit.util.random import stream
 
 TESTS = ("relpsi", "relmulti", "best-set", "carve")
 PROBLEM = mean_shift(np.array([[0.3, 0.0], [0.0, 0.4], [1.5, 0.0]]))

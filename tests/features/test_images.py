@@ -8,7 +8,7 @@ import pytest
 from refusals import refused
 
 from relfit.features.base import by_size
-from relfit.features.sources import decode
+from relfit.features.run import decode
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 

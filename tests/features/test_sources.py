@@ -2,7 +2,7 @@
 
 from refusals import refused
 
-from relfit.features.sources import described, list_items
+from relfit.features.run import described, list_items
 
 
 def _names(items):

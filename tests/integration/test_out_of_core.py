@@ -20,7 +20,6 @@ from relfit.compute.memory import (
     Budget,
     MappedRows,
     held_bytes,
-    is_mapped,
     mapped_rows,
     parse_memory,
     some_rows,
@@ -31,6 +30,7 @@ from relfit.data import load as data_load
 from relfit.data.arrays import spilled_rows
 from relfit.data.files import FileRows
 from relfit.data.models import Density
+from relfit.util.arrays import is_mapped
 from relfit.util.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("as_a_fresh_process")
@@ -60,7 +60,7 @@ def files(samples, tmp_path):
 @pytest.fixture
 def small_parts(monkeypatch):
     """Every check and every patch sees a few rows only, so that seams are everywhere."""
-    monkeypatch.setattr(memory, "PART_NUMBERS", 200)
+    monkeypatch.setattr("relfit.util.arrays.PART_NUMBERS", 200)
     monkeypatch.setattr(Budget, "working", lambda self, kept, fewest, later=0: 100_000)
 
 

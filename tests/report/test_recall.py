@@ -38,7 +38,7 @@ def test_all_rows_give_the_result_again_and_files_are_read_as_far_as_shown(two, 
 
 def test_columns_are_summed_up_over_all_rows(rng, tmp_path, monkeypatch):
     """Files in parts of 100 numbers, far from 0: the moments are those of NumPy over all rows, and the page says so."""
-    monkeypatch.setattr("relfit.compute.memory.PART_NUMBERS", 100)
+    monkeypatch.setattr("relfit.util.arrays.PART_NUMBERS", 100)
     samples = {"x": rng.normal(1e6, 1.0, (3000, 2)), "a": rng.normal(1e6, 1.5, (2500, 2))}
     samples["b"] = rng.normal((1e6 + 0.25, 1e6), 1.0, (1200, 2))
     for name, rows in samples.items():

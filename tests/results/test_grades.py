@@ -7,7 +7,7 @@ import pytest
 from scipy.special import ndtr
 
 import relfit
-from relfit.results.grade import SCALE
+from relfit.results.verdicts import SCALE
 
 WORSE = ("worse", "clearly worse")
 CORRECTIONS = ("none", "holm", "bonferroni", "bh", "by", "stepdown")

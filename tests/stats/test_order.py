@@ -1,11 +1,11 @@
-"""The lag-1 autocorrelation of rows that were taken for independent (`relfit.stats.order`)."""
+"""The lag-1 autocorrelation of rows that were taken for independent (`relfit.stats.dependence`)."""
 
 import numpy as np
 import pytest
 from scipy.signal import lfilter
 
+from relfit.stats.dependence import MOST_ROWS, autocorrelations, is_sorted, order_effect, successive
 from relfit.stats.joint import Psi
-from relfit.stats.order import MOST_ROWS, autocorrelations, is_sorted, order_effect, successive
 
 
 def effect_of(rows, **options):

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import ndtri
 
 import relfit
-from relfit.stats.paired_binary import PairedBinary
+from relfit.stats.decision import PairedBinary
 
 
 def pair(b, c, n):

@@ -21,8 +21,7 @@ from relfit.results.words import about
 from relfit.stats.decision import Covariances, adjust, difference_errors, gaps_to
 from relfit.stats.joint import JointEstimate
 from relfit.stats.maxt import Maxima
-from relfit.stats.planning import Assumed, _Simulated
-from relfit.stats.power import Plain, estimate_law, signal_needed, simulation
+from relfit.stats.planning import Assumed, Plain, _Simulated, estimate_law, signal_needed, simulation
 from relfit.stats.tests import as_test
 from relfit.stats.tests.base import Criteria, Noise
 from relfit.stats.tests.best_set import BestSet, best_set

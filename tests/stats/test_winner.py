@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import relfit
-from relfit.stats.winner import FIRST_STEP, own_freedom, winner_interval
+from relfit.stats.pairs import FIRST_STEP, own_freedom, winner_interval
 
 
 def joint(values, covariance, **fields):

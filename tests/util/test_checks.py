@@ -5,8 +5,8 @@ import pytest
 from refusals import refused
 
 import relfit
-from relfit.util.arrays import make_seed
 from relfit.util.checks import check_alpha, check_choice, check_level, check_margin
+from relfit.util.random import make_seed
 
 pytestmark = pytest.mark.filterwarnings("error")
 

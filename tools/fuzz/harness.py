@@ -36,7 +36,7 @@ WATCHED = (
     "relfit.data",
     "relfit.results",
     "relfit.kernels",
-    "relfit.features.sources",
+    "relfit.features.run",
     "relfit.paper.chicago",
 )
 

@@ -17,7 +17,7 @@ import numpy as np
 from relfit.compute.memory import Budget
 from relfit.data.arrays import as_rows, spilled_rows
 from relfit.data.tables import read_labels, split_labels
-from relfit.features.sources import decode
+from relfit.features.run import decode
 from relfit.results.comparison import Comparison
 from relfit.util.errors import InputError
 from tools.fuzz.seeds import (
@@ -143,7 +143,7 @@ def _image(path: Path) -> None:
 
 
 def _items(path: Path) -> None:
-    from relfit.features.sources import list_items
+    from relfit.features.run import list_items
 
     for item in list_items(path, "text"):
         item.decode(item.payload(), "text")

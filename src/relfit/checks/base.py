@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from relfit.compute.reduce import Runtime
 from relfit.data.load import Data
 from relfit.settings import Plan
 from relfit.stats.decision import Decision
@@ -57,8 +56,3 @@ class Findings:
     notes: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     fields: dict[str, Any] = field(default_factory=dict)
-
-
-def in_this_process(runtime: Runtime) -> Runtime:
-    """The same backend for a small estimate, which needs no workers and keeps nothing."""
-    return replace(runtime, executor=None, scheduler=None, checkpoint=None, progress=None)

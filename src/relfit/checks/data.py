@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from relfit.checks.base import Compared, Estimated, Findings, in_this_process
+from relfit.checks.base import Compared, Estimated, Findings
 from relfit.data.load import Data
 from relfit.data.models import Density
 from relfit.estimators import joint_estimate
@@ -26,8 +26,7 @@ from relfit.kernels.base import Kernel
 from relfit.kernels.composite import Collection
 from relfit.settings import Plan
 from relfit.stats.decision import difference_variance
-from relfit.stats.joint import JointEstimate
-from relfit.stats.order import (
+from relfit.stats.dependence import (
     DOUBT_INFLATION,
     NOTE_INFLATION,
     STEPS,
@@ -35,6 +34,7 @@ from relfit.stats.order import (
     is_sorted,
     order_effect,
 )
+from relfit.stats.joint import JointEstimate
 from relfit.util.arrays import Array, Mask, Rows, host
 from relfit.util.text import listed, quoted
 
@@ -122,7 +122,7 @@ def _of_first_rows(plan: Plan, given: Data) -> Plan:
     return first.estimated_with(
         kernel=_first_kernel(plan),
         estimator=Complete(variance="projection"),
-        runtime=in_this_process(plan.estimate.runtime),
+        runtime=plan.estimate.runtime.in_this_process(),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from relfit.checks.base import Compared, Findings, in_this_process
+from relfit.checks.base import Compared, Findings
 from relfit.compute.backend import NearbyBackend, NumpyBackend, SharedSums
 from relfit.data.load import Data
 from relfit.data.models import Density
@@ -21,7 +21,7 @@ from relfit.estimators.base import Complete, EstimateSettings, complete_seconds,
 from relfit.estimators.groups import split
 from relfit.kernels.base import Kernel, ScaledKernel, Sum, check_positive
 from relfit.kernels.composite import Tilted
-from relfit.results.grade import (
+from relfit.results.verdicts import (
     BEST,
     CLEARLY_WORSE,
     GRADES,
@@ -322,7 +322,7 @@ def near_estimates(plan: Plan) -> list[JointEstimate]:
     exact enough.
     """
     data = plan.data
-    runtime = in_this_process(plan.estimate.runtime)
+    runtime = plan.estimate.runtime.in_this_process()
     on_host = data.device is None
     if on_host:
         runtime = replace(runtime, backend=NumpyBackend("single"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ def compare_command(reference: str, models: Sequence[str], **params: Any) -> int
                 if isinstance(rows, np.ndarray | Table)
             },
         )
-    with running(params) as executor:
+    with _executor(params) as executor:
         settings = {**options.comparing_options(params, executor), "test": test}
         result, loaded = compare_with_data(
             inputs.reference, inputs.models, groups=inputs.groups, **settings
@@ -117,6 +118,12 @@ def compare_command(reference: str, models: Sequence[str], **params: Any) -> int
 compare_command.help = str(compare_command.help).replace(
     "SUFFIXES", listed(SUFFIXES, "or", most=99, quote=str)
 )
+
+
+def _executor(params: dict[str, Any]) -> AbstractContextManager[Any]:
+    """Where the sums are computed: in this process, unless an option says otherwise."""
+    elsewhere = {params["workers"], params["cluster"], params["checkpoint"]} - {None}
+    return running(params) if elsewhere else nullcontext()
 
 
 @click.command(
@@ -161,7 +168,7 @@ def pair_command(reference: str, a: str, b: str, **params: Any) -> int:
     check_inputs(reference, [a, b])
     check_outputs(params)
     inputs = read_inputs(reference, named, params)
-    with running(params) as executor:
+    with _executor(params) as executor:
         settings = {"groups": inputs.groups, **options.comparing_options(params, executor)}
         result = compare_pair(
             inputs.reference, *inputs.models.values(), names=tuple(named), **settings

@@ -16,7 +16,8 @@ from relfit.cli.outputs import check_outputs, say, shell_command, typed_command
 from relfit.cli.sections import SEED, SectionedCommand, opt, section
 from relfit.paper.problems import GREY_LEVELS, digits
 from relfit.results.comparison import Comparison
-from relfit.util.arrays import Array, stream
+from relfit.util.arrays import Array
+from relfit.util.random import stream
 
 TITLE = "Six generators of handwritten digits"
 SHRINKAGE = 0.1

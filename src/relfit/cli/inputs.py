@@ -9,7 +9,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +32,12 @@ from relfit.data.files.base import NoSuchColumn, parse_columns
 from relfit.data.load import aligned
 from relfit.data.scores import Scores, scores
 from relfit.data.tables import Table, read_labels, read_table, split_labels
-from relfit.estimators import ESTIMATORS
+from relfit.estimators import DEVICE_CORES, ESTIMATORS, LARGEST_ADDED, duration
 from relfit.estimators.base import Complete
-from relfit.estimators.cost import DEVICE_CORES, LARGEST_ADDED, duration
-from relfit.util.arrays import stream
 from relfit.util.errors import InputError, complain
 from relfit.util.files import note_read
 from relfit.util.libraries import has_cuda, usable_cores
+from relfit.util.random import stream
 from relfit.util.text import listed, quoted
 
 # Before work that takes longer than this, in seconds, the sizes of the inputs and the time are
@@ -190,13 +189,14 @@ def _takes_landmarks(inputs: Inputs, params: Mapping[str, Any]) -> bool:
     return params["estimator"] == "complete" and pairs and apart
 
 
-def table_options(params: Mapping[str, Any]) -> Encode:
-    """What the options say about the columns of tables."""
-    lists = {name: parse_columns(params.get(name)) or () for name in ("categorical", "drop")}
-    names = {name: tuple(map(str, choices)) for name, choices in lists.items()}
-    return Encode(
-        **names, missing=params.get("missing") or "flag", metadata=params.get("metadata")
-    )
+def table_options(params: Mapping[str, Any]) -> Encode | None:
+    """What the options say about the columns of tables; None if they say nothing."""
+    said: dict[str, Any] = {name: params.get(name) for name in ("missing", "metadata")}
+    for name in ("categorical", "drop"):
+        said[name] = tuple(map(str, parse_columns(params.get(name)) or ()))
+    usual = {item.name: item.default for item in fields(Encode)}
+    said = {name: value for name, value in said.items() if value and value != usual[name]}
+    return Encode(**said) if said else None
 
 
 def read_groups(
@@ -450,7 +450,7 @@ def read_items(
     """
     if not pairs:
         return None
-    from relfit.features.sources import list_items
+    from relfit.features.run import list_items
 
     contents = {}
     for pair in pairs:

@@ -234,15 +234,16 @@ def pilot_options(params: dict[str, Any]) -> dict[str, Any]:
     if params["kernel"] is not None or params["bandwidth"] is not None:
         kernel = _kernel(params["kernel"], params["bandwidth"], params["preset"])
     encode = table_options(params)
-    if params.get("memory") is None:
-        encode = replace(encode, drop=())  # left out as the files were read
+    if encode is not None and params.get("memory") is None:
+        beyond = replace(encode, drop=())  # left out as the files were read
+        encode = None if beyond == Encode() else beyond
     plain = _given(Settings, params)
     for name in (*NO_TEST, "discrepancy", "groups"):
         plain.pop(name, None)
     return {
         **plain,
         "kernel": kernel,
-        "encode": None if encode == Encode() else encode,
+        "encode": encode,
         "estimator": values_of("estimator", [params["estimator"]], params)[0],
         "rng": params["seed"],
         "progress": False if quiet else params["progress"],

@@ -260,7 +260,7 @@ def conclude(
         from relfit.report.checks import with_other_bandwidths
 
         # The page says which verdicts depend on the bandwidth: so do the terminal and the gate.
-        result = with_other_bandwidths(result, data)
+        result, data = with_other_bandwidths(result, data)
     result = result.changed(
         warnings=worded(result.warnings),
         doubts=worded(result.doubts),

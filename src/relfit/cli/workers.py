@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from relfit.compute.checkpoint import finished_patches
 from relfit.compute.reduce import NARROW, patch_sums
+from relfit.compute.schedulers import Processes
 from relfit.util.errors import (
     BackendUnavailable,
     InputError,
@@ -21,7 +22,6 @@ from relfit.util.errors import (
     WorkersLost,
     complain,
 )
-from relfit.util.workers import Processes
 
 # Pairs of short rows that take about as long as the start of a process.
 FEW_PAIRS = 2e8

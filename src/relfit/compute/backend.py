@@ -25,10 +25,9 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from relfit.compute.memory import cuts
 from relfit.kernels.base import Kernel, Weight
 from relfit.kernels.standard import Gaussian
-from relfit.util.arrays import Array
+from relfit.util.arrays import Array, cuts
 from relfit.util.libraries import without_warnings
 from relfit.util.text import first_line
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
-from relfit.util.sqlite import Database, Format
+from relfit.util.files import Database, Format
 
 _CREATE = """
 CREATE TABLE run (item TEXT PRIMARY KEY, value TEXT NOT NULL);

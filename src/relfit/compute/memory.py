@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.util.arrays import Array, Rows
+from relfit.util.arrays import PART_NUMBERS, Array, Rows, parts
 from relfit.util.errors import InputError
 from relfit.util.files import temporary_folder
 
@@ -41,8 +41,6 @@ _UNKNOWN = 150_000_000
 _USABLE = 0.75
 _MEMORY = Path("/proc/meminfo")
 _GROUP = Path("/sys/fs/cgroup")
-# Numbers that are worked on together: 4 MB, and a few temporaries of that size.
-PART_NUMBERS = 2**19
 # The bytes before the numbers of a .npy file with two dimensions.
 _HEADER = 128
 
@@ -184,26 +182,6 @@ def free_memory() -> float:
     except (OSError, ValueError):
         return free
     return min(free, float(max(limit - used, 0)))
-
-
-def cuts(stop: int, size: int, start: int = 0) -> Iterator[slice]:
-    """Consecutive slices of `size` rows; the last may be shorter.
-
-    >>> list(cuts(5, 2))
-    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
-    """
-    return (slice(a, min(a + size, stop)) for a in range(start, stop, size))
-
-
-def parts(shape: tuple[int, ...], numbers: int | None = None) -> Iterator[slice]:
-    """Consecutive slices of rows (n, d), each of at most `numbers` numbers (`PART_NUMBERS`),
-    but at least one row.
-
-    >>> list(parts((5, 100), 200))
-    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
-    """
-    most = PART_NUMBERS if numbers is None else numbers
-    return cuts(shape[0], max(1, most // max(1, shape[1])))
 
 
 def spilled(blocks: Iterable[NDArray[Any]], folder: Path) -> Array:
@@ -351,13 +329,6 @@ class MappedRows:
 def opened(rows: Any) -> Any:
     """Rows that another process sent: mapped if they are in a file."""
     return rows.open() if isinstance(rows, MappedRows) else rows
-
-
-def is_mapped(array: Any) -> bool:
-    """True for an array in a mapped file."""
-    while isinstance(array, np.ndarray):
-        array = array.base
-    return isinstance(array, mmap.mmap)
 
 
 def mapped_rows(array: Any) -> MappedRows | None:

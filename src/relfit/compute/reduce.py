@@ -28,8 +28,8 @@ import hashlib
 import math
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Executor
-from contextlib import closing, contextmanager, nullcontext
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from importlib.util import find_spec
@@ -39,6 +39,7 @@ import numpy as np
 import threadpoolctl
 
 from relfit.compute.backend import (
+    BLOCKS_IN_FLIGHT,
     Backend,
     Job,
     NumbaBackend,
@@ -49,14 +50,16 @@ from relfit.compute.backend import (
     numba_problem,
 )
 from relfit.compute.checkpoint import Checkpoint
-from relfit.compute.memory import cuts, opened, parts
-from relfit.compute.schedulers import Scheduler, Task, local_executor, local_results
+from relfit.compute.memory import opened
+from relfit.compute.schedulers import Scheduler, Task, in_order
 from relfit.kernels.base import Kernel
-from relfit.util.arrays import Array, host
+from relfit.util.arrays import Array, cuts, host, parts
 from relfit.util.errors import BackendUnavailable, InputError
 from relfit.util.libraries import Shared, has_cuda, usable_cores
 
 T = TypeVar("T")
+# Fewer pairs than this take milliseconds, less than it takes to start threads.
+SERIAL_PAIRS = 2_000_000
 
 # Pairs that take two cores about twenty seconds: longer than it takes to start torch and a
 # device.
@@ -235,6 +238,10 @@ class Runtime:
     checkpoint: Checkpoint | None = None
     patch_rows: int | None = None
     shared: SharedSums | None = None
+
+    def in_this_process(self) -> Runtime:
+        """The same backend for a small estimate, which needs no workers and keeps nothing."""
+        return replace(self, executor=None, scheduler=None, checkpoint=None, progress=None)
 
 
 @dataclass(frozen=True)
@@ -711,3 +718,27 @@ def _finished(
 
 def _products_of(backend: Backend, blocks: Sequence[Job]) -> list[Products]:
     return [backend.block_sums(block) for block in blocks]
+
+
+def local_executor(pairs: int, threads: int) -> AbstractContextManager[Executor | None]:
+    """Threads for work on this many pairs of rows; None if starting them would take longer
+    than the work.
+    """
+    serial = threads == 1 or pairs < SERIAL_PAIRS
+    return nullcontext() if serial else ThreadPoolExecutor(threads)
+
+
+def local_results(
+    tasks: Iterable[T], call: Callable[[T], tuple[Any, ...]], executor: Executor | None
+) -> Generator[tuple[T, Any]]:
+    """`in_order` on an executor in this process, or in this thread; `call(task)` is a
+    function and its arguments.
+    """
+    if executor is not None:
+        yield from in_order(
+            tasks, lambda task: executor.submit(*call(task)), lambda: BLOCKS_IN_FLIGHT
+        )
+        return
+    for task in tasks:
+        function, *arguments = call(task)
+        yield task, function(*arguments)

@@ -8,15 +8,19 @@ have the same bits for any number of workers.
 Threads compute blocks of kernel matrices in this process. A `Scheduler` sends larger tasks
 elsewhere: `ProcessScheduler` to any `concurrent.futures.Executor` whose workers see the same
 files (local processes, joblib's loky, MPI), `DaskScheduler` to the workers of a
-dask.distributed client, where work lost with a worker is resubmitted.
+dask.distributed client, where work lost with a worker is resubmitted. `Processes` are our own
+workers: how they are started and ended, and what each of them does first.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
+import os
 import pickle
 import pkgutil
+import signal
+import threading
 import time
 import uuid
 from collections import deque
@@ -26,26 +30,27 @@ from concurrent.futures import (
     CancelledError,
     Executor,
     Future,
+    ProcessPoolExecutor,
     ThreadPoolExecutor,
 )
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
+from multiprocessing import active_children, get_context, parent_process
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any, TypeVar
 
-from relfit.compute.backend import BLOCKS_IN_FLIGHT
-from relfit.compute.memory import MappedRows, is_mapped, mapped_rows, parts, seen_here, spilled
+from relfit.compute.memory import MappedRows, mapped_rows, seen_here, spilled
 from relfit.util import __version__
+from relfit.util.arrays import is_mapped, parts
 from relfit.util.errors import InputError, RelfitError, WorkersLost
-from relfit.util.files import temporary_folder
+from relfit.util.files import remove_abandoned, temporary_folder
 from relfit.util.libraries import has_cuda, usable_cores
 from relfit.util.text import first_line
 
 T = TypeVar("T")
 
-# Fewer pairs than this take milliseconds, less than it takes to start threads.
-SERIAL_PAIRS = 2_000_000
 # Seconds that a cluster may be without any worker, and between two looks at it while waiting.
 WORKER_TIMEOUT = 60.0
 POLL_INTERVAL = 2.0
@@ -106,30 +111,6 @@ def in_order(
             yield unfinished.popleft(), result
     finally:
         cancel(handles)
-
-
-def local_executor(pairs: int, threads: int) -> AbstractContextManager[Executor | None]:
-    """Threads for work on this many pairs of rows; None if starting them would take longer
-    than the work.
-    """
-    serial = threads == 1 or pairs < SERIAL_PAIRS
-    return nullcontext() if serial else ThreadPoolExecutor(threads)
-
-
-def local_results(
-    tasks: Iterable[T], call: Callable[[T], tuple[Any, ...]], executor: Executor | None
-) -> Generator[tuple[T, Any]]:
-    """`in_order` on an executor in this process, or in this thread; `call(task)` is a
-    function and its arguments.
-    """
-    if executor is not None:
-        yield from in_order(
-            tasks, lambda task: executor.submit(*call(task)), lambda: BLOCKS_IN_FLIGHT
-        )
-        return
-    for task in tasks:
-        function, *arguments = call(task)
-        yield task, function(*arguments)
 
 
 @dataclass(frozen=True)
@@ -461,3 +442,99 @@ def _check_memory(client: Any, tasks: Sequence[Task], sources: Sequence[Any]) ->
                 f"start fewer workers, or "
                 "give memory= for smaller parts"
             )
+
+
+# ── processes ────────────────────────────────────────────────────────────────────────────────────
+
+_REMOVING = threading.Lock()
+_MOST_SECONDS = 5.0
+_SIGNALS = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
+
+
+class Processes(ProcessPoolExecutor):
+    """Worker processes, each started for a task; spawned, because a fork would copy locks of
+    BLAS and CUDA threads.
+    """
+
+    def __init__(self, workers: int, first: Callable[[], None] | None = None) -> None:
+        super().__init__(workers, get_context("spawn"), first or start_worker)
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        with _signals_later():
+            return super().submit(fn, *args, **kwargs)
+
+    def end(self) -> None:
+        """End them at once, without waiting for their work."""
+        manager: threading.Thread | None = getattr(self, "_executor_manager_thread", None)
+        # Once only: another call, as at the end of a `with` block, would forget that the
+        # waiting work is withdrawn.
+        self.shutdown(wait=False, cancel_futures=True)
+        for process in active_children():
+            process.kill()
+        if manager is not None:
+            manager.join()
+
+
+@contextmanager
+def _signals_later() -> Iterator[None]:
+    """Signals come after the block: half a start, and a process that is still importing,
+    would show a traceback.
+
+    A process that is started in the block has them blocked until `start_worker`.
+    """
+    if (
+        not hasattr(signal, "pthread_sigmask")
+        or threading.current_thread() is not threading.main_thread()
+    ):
+        yield
+        return
+    came: list[int] = []
+    handlers = {
+        number: signal.signal(number, lambda number, _: came.append(number))
+        for number in _SIGNALS
+    }
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in came:
+            signal.raise_signal(number)
+
+
+def start_worker() -> None:
+    """The parent handles Ctrl-C; a worker never outlives its parent, and removes what a
+    killed one left.
+
+    A worker that waits for work notices that its parent is gone and ends by itself. It then
+    removes what was left, too: its end would stop the thread in the middle of that.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    Finalize(None, _remove_left, exitpriority=100)
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        _remove_left()
+        os._exit(1)
+
+
+def _remove_left() -> None:
+    parent = parent_process()
+    if parent is not None and not parent.is_alive():
+        deadline = time.monotonic() + _MOST_SECONDS
+        # It gives up its locks after the pipe that told of its end, and its children after its
+        # locks.
+        while os.getppid() == parent.pid and time.monotonic() < deadline:
+            time.sleep(0.01)
+        with _REMOVING:
+            remove_abandoned()

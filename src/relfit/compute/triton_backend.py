@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.compute.backend import Job, Points, Products
-from relfit.compute.memory import cuts
 from relfit.compute.torch_backend import TorchBackend, all_ones
 from relfit.kernels.base import Kernel, Weight
+from relfit.util.arrays import cuts
 
 GAUSSIAN = 0
 RADIAL = 1

@@ -132,7 +132,7 @@ def check_score(density: Any, x: Any, *, max_rows: int = 200) -> ScoreCheck:
 def score_warnings(densities: Mapping[str, Density], x: Array) -> tuple[str, ...]:
     """A warning about each named density whose score is not the gradient of its own log_prob.
 
-    Densities that have both are evaluated at evenly spaced rows of x (n, d), 20 at most,
+    The densities have both, and are evaluated at evenly spaced rows of x (n, d), 20 at most,
     with ten to thirty log densities per row. There is no warning about a density that cannot
     be judged in this way: one that raises, leaves its support, or is too rough for finite
     differences.
@@ -150,8 +150,6 @@ def score_warnings(densities: Mapping[str, Density], x: Array) -> tuple[str, ...
     rows = x[:: max(1, -(-len(x) // _WARNING_ROWS))]
     names_with: dict[str, list[str]] = {}
     for name, density in densities.items():
-        if density.score is None or density.log_prob is None:
-            continue
         try:
             with np.errstate(all="ignore"):
                 finding = direction_finding(density, rows)

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.memory import parts
 from relfit.data.models import (
     LARGEST_SCORE,
     Density,
@@ -28,7 +27,7 @@ from relfit.data.models import (
     score_parts,
     scores_of,
 )
-from relfit.util.arrays import Array, Rows
+from relfit.util.arrays import Array, Rows, parts
 from relfit.util.errors import InputError
 from relfit.util.text import listed
 

@@ -27,10 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from relfit.compute.memory import cuts, held_rows, is_mapped, parts, spilled, transposed
+from relfit.compute.memory import held_rows, spilled, transposed
 from relfit.data.arrays import LARGEST_VALUE
-from relfit.data.files.json import read_json
-from relfit.data.files.text import ROW_NUMBERS
+from relfit.data.files.text import ROW_NUMBERS, read_json
 from relfit.data.models import Density, Floats
 from relfit.data.tables import (
     DATE,
@@ -42,7 +41,7 @@ from relfit.data.tables import (
     is_key,
     parsed_dates,
 )
-from relfit.util.arrays import Array, host, medians, rounds_coarsely
+from relfit.util.arrays import Array, cuts, is_mapped, medians, parts, rounds_coarsely
 from relfit.util.checks import Choice, check_number, checked, described, option
 from relfit.util.errors import InputError
 from relfit.util.files import temporary_folder
@@ -62,11 +61,6 @@ _FEW_LEVELS = 20
 _FEWEST_NUMBERED = 20
 _ROWS_AT_ONCE = 4096
 _NUMBERS_AT_ONCE = 2**16
-# The rows, and the numbers, by which the spreads of columns are compared.
-_SPREAD_ROWS = 1000
-_SPREAD_NUMBERS = 2**18
-# Columns whose standard deviations differ by a larger factor are not alike.
-_UNEVEN = 1.5
 # How far a missing number is from the centre: as far as two cells are from each other, in the
 # mean square.
 _GAP = math.sqrt(2.0)
@@ -110,11 +104,9 @@ Tables = Mapping[str | None, Table]
 Scale = str | Mapping[str, float]
 
 
-def as_scale(value: Any) -> Scale | None:
-    """The `scale` argument, checked; None stands for "auto" where columns have names, and
-    for "none" elsewhere.
-    """
-    if value is None or (isinstance(value, str) and value in SCALES):
+def as_scale(value: Any) -> Scale:
+    """The `scale` argument, checked."""
+    if isinstance(value, str) and value in SCALES:
         return value
     if isinstance(value, Mapping) and value:
         return {
@@ -552,30 +544,6 @@ def moments(rows: Any) -> tuple[Array, Array]:
         rows, lambda block: np.square((block - first) / unit - mean).sum(axis=0), np.add
     ) / len(rows)
     return first + unit * mean, np.where(largest > 0.0, unit * np.sqrt(squares), 1.0)
-
-
-def uneven_columns(rows: Any) -> int | None:
-    """The number of columns of rows (n, d) if their standard deviations differ by more than
-    a half, else None.
-
-    Constant columns do not count. About a thousand evenly spaced rows are enough, and may be
-    tensors.
-
-    A table of the same numbers is standardised, and gives other estimates.
-
-    >>> (
-    ...     uneven_columns(np.array([[0.0, 5.0], [4.0, 6.0]])),
-    ...     uneven_columns(np.array([[0.0, 5.0], [1.0, 6.0]])),
-    ... )
-    (2, None)
-    """
-    count = min(_SPREAD_ROWS, max(20, _SPREAD_NUMBERS // rows.shape[1]))
-    some = host(rows[:: max(1, len(rows) // count)]).astype(np.float64)
-    some = some / (np.abs(some).max() or 1.0)
-    variance = some.var(axis=0)
-    variance = variance[variance > 0.0]
-    uneven = len(variance) > 1 and variance.max() > _UNEVEN**2 * variance.min()
-    return int(rows.shape[1]) if uneven else None
 
 
 def robust(rows: Any) -> tuple[Array, Array]:

@@ -18,15 +18,20 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from relfit.compute.memory import Budget, parts
-from relfit.data.adapters import adapt
+from relfit.compute.memory import Budget
+from relfit.data.adapters import DEFAULT_ROWS, adapt, columns_drawn, recognised_models
 from relfit.data.arrays import (
     argument_of,
     as_rows,
     checked_rows,
     device_of,
+    fingerprint,
+    fingerprints,
     gathered,
+    reordered_copies,
     resident_rows,
+    rows_in_common,
+    sample_copies,
     spilled_rows,
     with_draws,
 )
@@ -53,7 +58,6 @@ from relfit.data.encode import (
     encoded_tables,
     fit_rows,
     fitted_columns,
-    uneven_columns,
 )
 from relfit.data.files import FileRows, as_file, find_file, name_of, read_names
 from relfit.data.files.base import column_positions, separator_hint
@@ -64,14 +68,6 @@ from relfit.data.models import (
     Sample,
     naming,
 )
-from relfit.data.overlap import (
-    fingerprint,
-    fingerprints,
-    reordered_copies,
-    rows_in_common,
-    sample_copies,
-)
-from relfit.data.samplers import DEFAULT_ROWS, columns_drawn, recognised_models
 from relfit.data.tables import (
     Table,
     drop_option,
@@ -80,7 +76,7 @@ from relfit.data.tables import (
     read_table,
     table_of,
 )
-from relfit.util.arrays import Array
+from relfit.util.arrays import Array, host, parts
 from relfit.util.errors import InputError, way
 from relfit.util.progress import Progress
 from relfit.util.text import as_name, is_text, listed
@@ -103,6 +99,11 @@ _REFERENCE_FIRST = "the reference comes first, as in relfit.compare(reference, m
 # The most names of columns in an error, and the most letters of each.
 _MOST_NAMES = 4
 _LONGEST_NAME = 40
+# The rows, and the numbers, by which the spreads of columns are compared.
+_SPREAD_ROWS = 1000
+_SPREAD_NUMBERS = 2**18
+# Columns whose standard deviations differ by a larger factor are not alike.
+_UNEVEN = 1.5
 
 
 @dataclass(frozen=True)
@@ -594,6 +595,8 @@ def is_rows(value: Any) -> bool:
     """True for a sample (rows or a file of rows), and not for something from which rows are
     drawn.
     """
+    if isinstance(value, Density):
+        return False
     types = (np.ndarray, str, os.PathLike, list, tuple, Sample, FileRows, Table)
     arrays = ("__array__", "__dlpack__")
     return (
@@ -727,7 +730,9 @@ def aligned(
     columns that a model lacks and that say nothing of a distribution.
     """
     values: Values = {None: reference, **models}
-    if all(isinstance(value, np.ndarray) for value in values.values()):
+    # Neither arrays nor densities have names of columns; only the latter lack one to drop.
+    nameless = np.ndarray if encode is not None else np.ndarray | Density
+    if all(isinstance(value, nameless) for value in values.values()):
         return reference, dict(models), ()
     encode = encode or Encode()
     chosen = dict(columns or {})
@@ -822,6 +827,8 @@ def _names(
     The columns of a file that were selected have names only where `selected` asks for them:
     they are not matched by name.
     """
+    if isinstance(value, np.ndarray | Density):
+        return None
     file = as_file(value)
     if isinstance(value, Table):
         names: Names | None = value.names
@@ -896,3 +903,27 @@ def _taken(value: Any, columns: Positions | None) -> Any:
         return value.select(columns)
     file = as_file(value)
     return frame_columns(value, columns) if file is None else FileRows(file.source, columns)
+
+
+def uneven_columns(rows: Any) -> int | None:
+    """The number of columns of rows (n, d) if their standard deviations differ by more than
+    a half, else None.
+
+    Constant columns do not count. About a thousand evenly spaced rows are enough, and may be
+    tensors.
+
+    A table of the same numbers is standardised, and gives other estimates.
+
+    >>> (
+    ...     uneven_columns(np.array([[0.0, 5.0], [4.0, 6.0]])),
+    ...     uneven_columns(np.array([[0.0, 5.0], [1.0, 6.0]])),
+    ... )
+    (2, None)
+    """
+    count = min(_SPREAD_ROWS, max(20, _SPREAD_NUMBERS // rows.shape[1]))
+    some = host(rows[:: max(1, len(rows) // count)]).astype(np.float64)
+    some = some / (np.abs(some).max() or 1.0)
+    variance = some.var(axis=0)
+    variance = variance[variance > 0.0]
+    uneven = len(variance) > 1 and variance.max() > _UNEVEN**2 * variance.min()
+    return int(rows.shape[1]) if uneven else None

@@ -15,9 +15,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.memory import is_mapped, parts, spilled
+from relfit.compute.memory import spilled
 from relfit.data.autodiff import LIBRARIES, finite_error, gradient, library_of, real, values
-from relfit.util.arrays import Array, Mask
+from relfit.util.arrays import Array, Mask, is_mapped, parts
 from relfit.util.checks import check_choice, check_whole
 from relfit.util.errors import InputError
 from relfit.util.libraries import is_instance

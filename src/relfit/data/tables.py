@@ -30,8 +30,7 @@ from relfit.compute.memory import Budget, in_words, require_room, spilled, trans
 from relfit.data.files import FileRows, as_file, find_file, read_names, read_rows
 from relfit.data.files.arrow import table_rows
 from relfit.data.files.base import Selection, column_positions, reading, refuse_not_numeric
-from relfit.data.files.json import json_lines, read_json
-from relfit.data.files.text import TEXT, is_long_key, is_number
+from relfit.data.files.text import TEXT, is_long_key, is_number, json_lines, read_json
 from relfit.util.arrays import Array, two_dimensional
 from relfit.util.errors import InputError, way
 from relfit.util.libraries import is_instance, loaded

@@ -12,16 +12,16 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from relfit.compute.memory import cuts
 from relfit.compute.reduce import Runtime
 from relfit.data.load import Data, require_rows
 from relfit.estimators.pairkernel import ROW_BY_ROW, Layout
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import Psi, centred
-from relfit.util.arrays import Array, Rows, stream
+from relfit.util.arrays import Array, Rows, cuts
 from relfit.util.checks import Choice, checked, described, option
 from relfit.util.errors import InputError
 from relfit.util.libraries import usable_cores
+from relfit.util.random import stream
 
 # Nanoseconds of one core, to within a factor of two or so on processors of the last ten years:
 # for one kernel value and each of its columns in tiles and in bands, and for each right-hand

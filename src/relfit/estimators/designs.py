@@ -17,9 +17,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from relfit.compute.memory import cuts
-from relfit.compute.reduce import DEFAULT_MEMORY, Runtime
-from relfit.compute.schedulers import local_executor, local_results
+from relfit.compute.reduce import DEFAULT_MEMORY, Runtime, local_executor, local_results
 from relfit.estimators.base import (
     Estimates,
     PairDesign,
@@ -27,7 +25,7 @@ from relfit.estimators.base import (
 )
 from relfit.estimators.pairkernel import STEP, Band
 from relfit.stats.joint import Psi, centred, mixed, positive_part
-from relfit.util.arrays import Array
+from relfit.util.arrays import Array, cuts
 from relfit.util.checks import Whole, described, option
 from relfit.util.errors import InputError
 

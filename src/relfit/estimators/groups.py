@@ -2,35 +2,19 @@
 
 Rows come in groups when they are, for example, several completions of a prompt or frames of
 a video.
-
-Rows of one group depend on each other, groups do not. So pairs within a group are left out
-of every mean, which keeps D unbiased, and ψ is summed by group, which makes V right whatever
-the dependence within.
-
-Let n_g be the size of group g, h(a) the mean of the kernel k(a, ·) over another group's rows
-and θ the mean of k over pairs of different groups, of which there are P = n² − Σ n_g². The
-estimate of θ is Σ_a S_a/P, S_a the sum of k(a, b) over the rows b of other groups, and to
-first order it is
-
-    θ + Σ_g U_g,   U_g = (2/P)(n − n_g) Σ_{a∈g} (h(a) − θ),   estimated by   (2/P) Σ_{a∈g}
-    (S_a − (n − n_g) θ̂).
-
-The U_g are independent with mean 0, so its variance is estimated by Σ_g U_g² G/(G − 1): that
-of the ψ rows ψ_g = G U_g. With one row per group all this is the usual estimate.
 """
 
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from relfit.compute.memory import some_rows
-from relfit.compute.reduce import Sums
 from relfit.data.arrays import group_labels
 from relfit.data.load import Data
 from relfit.data.models import Density
@@ -42,112 +26,9 @@ from relfit.estimators.base import (
     sample_name,
     samples_of,
 )
-from relfit.util.arrays import Array, Rows, stream
+from relfit.util.arrays import Array, Rows
 from relfit.util.errors import InputError, way
-
-# Pairs of rows evaluated at once, so that temporary arrays stay small.
-PAIR_CHUNK = 16_384
-
-# The group numbers of the rows of a sample and the number of groups; None if all rows are
-# independent.
-Members = tuple[Rows, int] | None
-# From the numbers of m rows and of their m partners to the values (m, …).
-PairValues = Callable[[Rows, Rows], Array]
-
-
-@dataclass(frozen=True)
-class BetweenGroupSums:
-    """For every row of one side, the sum of a kernel over its pairs with other groups, and
-    the number of those.
-    """
-
-    sums: Array
-    counts: Array
-
-    @property
-    def mean(self) -> Array:
-        """The mean over all pairs: (l,), or a number."""
-        return np.asarray(self.sums.sum(axis=0) / self.counts.sum())
-
-    def projection(self) -> Array:
-        """The rows' first-order contributions to the mean, for one side of a pair; they add
-        up to 0.
-        """
-        counts = self.counts if self.sums.ndim == 1 else self.counts[:, None]
-        return np.asarray((self.sums - counts * self.mean) / self.counts.sum())
-
-
-def summed_by_group(parts: Array, members: Members) -> Array:
-    """ψ_g = G U_g (G, …): G times the sum of the contributions of each group's rows."""
-    if members is None:
-        return len(parts) * parts
-    codes, count = members
-    total = np.zeros((count, *parts.shape[1:]))
-    np.add.at(total, codes, parts)
-    return count * total
-
-
-def between_group_sums(sums: Array, values: PairValues, members: Members) -> BetweenGroupSums:
-    """The sums over pairs of different groups, from the row sums over all pairs (n, …) of
-    one sample.
-
-    `values` gives the kernel at pairs of rows; those within a group are subtracted.
-    """
-    n = len(sums)
-    if members is None:
-        return BetweenGroupSums(sums, np.broadcast_to(n - 1.0, n))
-    codes, _ = members
-    near = np.zeros_like(sums)
-    for a, b in same_group(codes, codes):
-        different = a != b
-        near[a[different]] += values(a[different], b[different])
-    return BetweenGroupSums(sums - near, n - np.bincount(codes)[codes].astype(float))
-
-
-def across_group_sums(
-    sums: Sums, values: PairValues, model: Members, reference: Members, *, paired: bool
-) -> tuple[BetweenGroupSums, BetweenGroupSums]:
-    """The same of a model's rows with the reference's, seen from both.
-
-    If they are paired, their groups are numbered in common; of independent rows the pairs of
-    equal numbers are not among the sums.
-    """
-    rows = sums.rows
-    columns = columns_of(sums)
-    alone = float(paired and model is None)
-    counts = np.broadcast_to(len(columns) - alone, len(rows))
-    counts_back = np.broadcast_to(len(rows) - alone, len(columns))
-    if paired and model is not None and reference is not None:
-        rows, columns, counts, counts_back = map(np.array, (rows, columns, counts, counts_back))
-        for a, b in same_group(model[0], reference[0]):
-            near = values(a, b)
-            rows[a] -= near
-            counts[a] -= 1.0
-            np.subtract.at(columns, b, near)
-            np.subtract.at(counts_back, b, 1.0)
-    return BetweenGroupSums(rows, counts), BetweenGroupSums(columns, counts_back)
-
-
-def columns_of(sums: Sums) -> Array:
-    """The column sums of a cross matrix."""
-    assert sums.columns is not None  # noqa: S101  (cross matrices have them)
-    return sums.columns
-
-
-def same_group(x: Rows, y: Rows) -> Iterator[tuple[Rows, Rows]]:
-    """Every pair of a row of x and a row of y in the same group, in parts of at most
-    PAIR_CHUNK pairs.
-
-    A row of x occurs once in a part.
-    """
-    sizes = np.bincount(y, minlength=1 + int(max(x.max(), y.max())))
-    order = np.argsort(y, kind="stable")
-    start = np.cumsum(sizes) - sizes
-    for k in range(int(sizes[x].max())):
-        rows = np.flatnonzero(sizes[x] > k)
-        for cut in range(0, len(rows), PAIR_CHUNK):
-            part = rows[cut : cut + PAIR_CHUNK]
-            yield part, order[start[x[part]] + k]
+from relfit.util.random import stream
 
 
 def split(

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from relfit.compute.memory import parts
 from relfit.data.load import Data
 from relfit.estimators.base import EstimateSettings, Kind, sample_name, samples_of
 from relfit.estimators.pairkernel import row_products, squared_distances
@@ -20,8 +19,9 @@ from relfit.kernels.composite import Collection, MultiScale, Select, Tilted
 from relfit.kernels.standard import Gaussian
 from relfit.stats.decision import differences
 from relfit.stats.joint import JointEstimate
-from relfit.util.arrays import Array, host, library, medians, stream
+from relfit.util.arrays import Array, host, library, medians, parts
 from relfit.util.errors import InputError
+from relfit.util.random import stream
 
 EstimateFunction = Callable[[Data, EstimateSettings], JointEstimate]
 BANDWIDTH_ROWS = 1000

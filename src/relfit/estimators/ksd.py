@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from scipy.linalg import block_diag
 
-from relfit.compute.memory import parts
 from relfit.compute.reduce import Runtime
 from relfit.data.load import Data
 from relfit.data.models import Density, scores_of, stored_scores
@@ -31,13 +30,19 @@ from relfit.estimators.base import (
     second_order,
     split_half_discrepancy,
 )
-from relfit.estimators.groups import Members, between_group_sums, row_orders, summed_by_group
+from relfit.estimators.groups import row_orders
 from relfit.estimators.kernel import centre_of, shifted
 from relfit.estimators.pairkernel import ROW_BY_ROW, Layout, PairKernel, SteinTerms
-from relfit.estimators.sums import KernelSums, kernel_sums
+from relfit.estimators.sums import (
+    KernelSums,
+    Members,
+    between_group_sums,
+    kernel_sums,
+    summed_by_group,
+)
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import Psi, centred
-from relfit.util.arrays import Array, Rows, host
+from relfit.util.arrays import Array, Rows, host, parts
 from relfit.util.errors import InputError
 
 # Beyond this size, fourth powers of the numbers leave float64.

@@ -51,9 +51,10 @@ from relfit.estimators.locations import pooled_rows
 from relfit.estimators.pairkernel import PairKernel
 from relfit.estimators.sums import KernelSums, kernel_sums
 from relfit.stats.joint import mixed, positive_part
-from relfit.util.arrays import Array, Rows, host, stream
+from relfit.util.arrays import Array, Rows, host
 from relfit.util.checks import Whole, described, option
 from relfit.util.progress import Progress, in_turn
+from relfit.util.random import stream
 
 # Eigenvalues of the landmarks' kernel matrix below this fraction of the largest count as 0.
 SMALLEST = 1e-10

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from relfit.compute.memory import cuts
 from relfit.data.arrays import as_rows
 from relfit.data.load import Data, require_rows
 from relfit.data.models import scores_of
@@ -35,9 +34,10 @@ from relfit.estimators.ksd import all_scores
 from relfit.estimators.pairkernel import PairKernel, row_products, squared_distances
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import JointEstimate, Psi, centred
-from relfit.util.arrays import Array, Rows, host, stream
+from relfit.util.arrays import Array, Rows, cuts, host
 from relfit.util.checks import Choice, Fraction, check_whole, checked, described, option
 from relfit.util.errors import InputError
+from relfit.util.random import stream
 
 CHOICES = ("data", "optimise")
 # Numbers in one array of a part of the rows: 2 MB.

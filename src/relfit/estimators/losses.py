@@ -33,14 +33,17 @@ from relfit.estimators.base import (
     PairSource,
 )
 from relfit.stats.dependence import (
+    STEPS,
+    OrderEffect,
     cluster_freedom,
+    is_sorted,
+    order_effect,
     pair_variances,
     satterthwaite_freedom,
     series_law,
     welch_freedom,
 )
 from relfit.stats.joint import JointEstimate, Psi
-from relfit.stats.order import STEPS, OrderEffect, is_sorted, order_effect
 from relfit.util.arrays import Array, Rows
 from relfit.util.checks import check_choice, check_number, check_whole
 from relfit.util.errors import InputError

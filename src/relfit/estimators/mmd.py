@@ -29,18 +29,19 @@ from relfit.estimators.base import (
     second_order,
     split_half_discrepancy,
 )
-from relfit.estimators.groups import (
+from relfit.estimators.groups import row_orders
+from relfit.estimators.kernel import centre_for, in_parts, shifted
+from relfit.estimators.pairkernel import Layout, PairKernel
+from relfit.estimators.sums import (
+    KernelSums,
     Members,
     PairValues,
     across_group_sums,
     between_group_sums,
     columns_of,
-    row_orders,
+    kernel_sums,
     summed_by_group,
 )
-from relfit.estimators.kernel import centre_for, in_parts, shifted
-from relfit.estimators.pairkernel import Layout, PairKernel
-from relfit.estimators.sums import KernelSums, kernel_sums
 from relfit.kernels.base import Kernel
 from relfit.util.arrays import Array, Rows, host
 from relfit.util.errors import InputError

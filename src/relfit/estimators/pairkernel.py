@@ -24,10 +24,9 @@ from numpy.lib.stride_tricks import as_strided, sliding_window_view
 from scipy.spatial.distance import cdist
 
 from relfit.compute.backend import LARGEST_PRODUCT_RATIO, Together
-from relfit.compute.memory import parts
 from relfit.kernels.base import Kernel, Weight
 from relfit.kernels.custom import Precomputed
-from relfit.util.arrays import Array, library
+from relfit.util.arrays import Array, library, parts
 
 STEIN_WEIGHTS: tuple[Weight, ...] = ("phi", "dphi", "r2ddphi")
 # Beyond this many columns a matrix product is much quicker than differences.

@@ -42,8 +42,7 @@ from relfit.results.monitor import MonitorResult
 from relfit.util.arrays import Array
 from relfit.util.checks import check_alpha, check_choice, check_number
 from relfit.util.errors import InputError
-from relfit.util.files import write_text_atomic
-from relfit.util.sqlite import Database, Format
+from relfit.util.files import Database, Format, write_text_atomic
 from relfit.util.text import as_name, is_text, listed
 
 OUTSIDE = ("refuse", "clip", "ranks")

@@ -26,12 +26,11 @@ from typing import Any
 
 import threadpoolctl
 
-from relfit.compute.schedulers import check_workers
+from relfit.compute.schedulers import Processes, check_workers, start_worker
 from relfit.util.errors import InputError, RelfitError
+from relfit.util.files import Database, Format
 from relfit.util.libraries import usable_cores
 from relfit.util.progress import Progress, reporting
-from relfit.util.sqlite import Database, Format
-from relfit.util.workers import Processes, start_worker
 
 _CREATE = """
 CREATE TABLE trials (

@@ -30,8 +30,8 @@ from relfit.estimators.kernel import fine_structure
 from relfit.kernels.base import Kernel
 from relfit.report.recall import PanelData, recall
 from relfit.results.comparison import Comparison
-from relfit.results.grade import OPEN
 from relfit.results.plan import Plan
+from relfit.results.verdicts import OPEN
 from relfit.results.words import about, grouped, kernel_words, measure_of, used_test
 from relfit.stats.joint import NEAR_DEGENERATE
 from relfit.stats.planning import Forecast
@@ -145,23 +145,24 @@ def changed_verdicts(comparison: Comparison, others: Sensitivity | None) -> list
     return None if others is None else others.changed()
 
 
-def with_other_bandwidths(comparison: Comparison, data: Any) -> Comparison:
+def with_other_bandwidths(comparison: Comparison, data: Any) -> tuple[Comparison, Any]:
     """The comparison with what the report's rows tell about other bandwidths, where all rows
-    would have taken long.
+    would have taken long; and the data for the report, which are then recalled already.
     """
     if (
         comparison.robust_to_bandwidth is not None
         or comparison.margin
         or comparison.kernel is None
     ):
-        return comparison
+        return comparison, data
     try:
         recalled = recall(comparison, data)
         others = bandwidth_sensitivity(comparison, recalled)
     except RelfitError:
-        return comparison
+        return comparison, data
+    recalled = replace(recalled, others=others)
     if others is None:
-        return comparison
+        return comparison, recalled
     found = {name: str(others.remark(name)) for name in others.changed()}
     warnings = comparison.warnings
     if found:
@@ -169,7 +170,7 @@ def with_other_bandwidths(comparison: Comparison, data: Any) -> Comparison:
         held_out = comparison.dependence != "chain"
         warnings = (*warnings, bandwidth_note(found, held_out=held_out, rows=rows))
     robust = tuple(name not in found for name in comparison.names)
-    return replace(comparison, robust_to_bandwidth=robust, warnings=warnings)
+    return replace(comparison, robust_to_bandwidth=robust, warnings=warnings), recalled
 
 
 def _fine_structure(kernel: Kernel, recalled: PanelData | None) -> Found:

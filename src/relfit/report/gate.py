@@ -20,11 +20,10 @@ from scipy.special import ndtr
 
 from relfit.api import plan
 from relfit.kernels.composite import Collection
-from relfit.results import grade
-from relfit.results.comparison import Comparison
+from relfit.results import verdicts
+from relfit.results.comparison import Comparison, PairComparison
 from relfit.results.formats import markdown_text, to_markdown
 from relfit.results.monitor import MonitorResult, counted_items, show_log_evalue
-from relfit.results.pair import PairComparison
 from relfit.results.table import NOTHING
 from relfit.results.text import is_tested, show_pvalue
 from relfit.results.words import (
@@ -55,10 +54,10 @@ INCONCLUSIVE = "inconclusive"
 NO_ANSWER = "error"
 # For each verdict the exit status, the heading, and the grade whose style it has.
 _OUTCOMES = {
-    WORSE: (1, "failed", grade.CLEARLY_WORSE),
-    NON_INFERIOR: (0, "passed", grade.BEST),
-    INCONCLUSIVE: (0, "inconclusive", grade.OPEN),
-    NO_ANSWER: (2, "without an answer", grade.CLEARLY_WORSE),
+    WORSE: (1, "failed", verdicts.CLEARLY_WORSE),
+    NON_INFERIOR: (0, "passed", verdicts.BEST),
+    INCONCLUSIVE: (0, "inconclusive", verdicts.OPEN),
+    NO_ANSWER: (2, "without an answer", verdicts.CLEARLY_WORSE),
 }
 # Larger numbers of items than this are no advice.
 MOST_ITEMS = 1_000_000
@@ -376,13 +375,13 @@ def _of_table(comparison: Comparison, asked: Gate, best: str) -> Gate:
     name = asked.name
     row = comparison[name]
     evidence = _evidence(row["adjusted_pvalue"], comparison.alpha)
-    at_best = row["best"] or row["grade"] == grade.SAME.name
+    at_best = row["best"] or row["grade"] == verdicts.SAME.name
     worse = row["worse"]
     # The best set shows only that some model is better: the one that beats this one most
     # clearly.
     beaters = dict(zip(comparison.names, comparison.beaten_by or (), strict=False))
     opponent = beaters.get(name) or best
-    alone = alone_words(comparison) if row["grade"] == grade.WORSE.name else ""
+    alone = alone_words(comparison) if row["grade"] == verdicts.WORSE.name else ""
     copied = [] if worse else _copies(comparison, name)
 
     def more() -> str:
@@ -420,7 +419,7 @@ def _is_shown(comparison: Comparison, row: dict[str, Any], at_best: bool) -> boo
     at = comparison.names.index(name)
     # Equal scores on these items prove nothing about others; an equal density is the same
     # model.
-    equal = grade.SAME.name in comparison.grade or "tie" in comparison.status[at]
+    equal = verdicts.SAME.name in comparison.grade or "tie" in comparison.status[at]
     if equal and measure_of(comparison).kind == "values":
         return False
     return bool(comparison.upper_bound(1.0 - comparison.alpha)[at] <= 0.0)

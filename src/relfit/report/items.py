@@ -27,8 +27,8 @@ from relfit.report.figures import signed
 from relfit.report.recall import MOST_COLUMNS, PanelData
 from relfit.report.witness import RowContributions, Side, strongest
 from relfit.results.comparison import Comparison
-from relfit.results.grade import BEST, GRADES, OPEN, SAME
 from relfit.results.table import number_format, short_names
+from relfit.results.verdicts import BEST, GRADES, OPEN, SAME
 from relfit.results.words import is_worse, used_test
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError

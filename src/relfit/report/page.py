@@ -46,9 +46,9 @@ from relfit.report.witness import where
 from relfit.results import words
 from relfit.results.comparison import Comparison
 from relfit.results.formats import methods_text
-from relfit.results.grade import GRADES, KINDS
 from relfit.results.table import Display, short_names
 from relfit.results.text import display, table
+from relfit.results.verdicts import GRADES, KINDS
 from relfit.settings import Settings
 from relfit.stats.tests import TESTS
 from relfit.stats.tests.base import Test
@@ -255,11 +255,13 @@ def _panels(comparison: Comparison, data: Any, items: Any, gate: Any) -> dict[st
         panels["contrasts"] = contrasts(comparison, scores, gate and gate.name)
     elif data is not None and measure != "loglik":
         recalled = recall(comparison, data)
-        shown = table_items(recalled) if items is None else check_items(items, recalled)
         panel, differing = where(comparison, recalled)
-        examples = [(each.name, example_rows(each, shown)) for each in differing]
+        examples = []
+        if items is not None or recalled.data.encoding is not None:
+            shown = table_items(recalled) if items is None else check_items(items, recalled)
+            examples = [(each.name, example_rows(each, shown)) for each in differing]
         panels |= {
-            "sensitivity": bandwidth_sensitivity(comparison, recalled),
+            "sensitivity": recalled.others or bandwidth_sensitivity(comparison, recalled),
             "where": panel,
             "columns": column_panel(comparison, recalled),
             # The number of rows that were used of each sample, unless it is all of them.

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import ks_2samp
 
-from relfit.compute.memory import Budget, budget_of, parts
+from relfit.checks.robustness import Sensitivity
+from relfit.compute.memory import Budget, budget_of
 from relfit.data.load import Data, is_rows, load
 from relfit.data.presets import PRESETS
 from relfit.estimators.groups import row_orders
@@ -27,7 +28,7 @@ from relfit.kernels.custom import Precomputed, Recorded
 from relfit.results.comparison import Comparison
 from relfit.results.words import measure_of
 from relfit.settings import computing
-from relfit.util.arrays import Array, Rows, host
+from relfit.util.arrays import Array, Rows, host, parts
 from relfit.util.errors import InputError
 from relfit.util.text import listed, visible
 
@@ -97,6 +98,7 @@ class PanelData:
             ascending.
         sizes: for the same keys the numbers of all rows.
         moments: for the same keys those of all rows; none for densities and very many columns.
+        others: the verdicts at other bandwidths, once somebody asked for them.
     """
 
     data: Data
@@ -104,6 +106,7 @@ class PanelData:
     rows: dict[str | None, Rows]
     sizes: dict[str | None, int]
     moments: dict[str | None, Moments]
+    others: Sensitivity | None = None
 
     @property
     def complete(self) -> bool:
@@ -147,8 +150,10 @@ def recall(comparison: Comparison, data: Any, *, most: int | None = None) -> Pan
     `data` is the pair (reference, models) that was compared, and is loaded as `compare` did
     it: generators are drawn from again with the result's seed, and files are read in parts
     inside ``with computing(memory=...)``. Or it is the `Data` that `compare` loaded. `most`
-    bounds the rows.
+    bounds the rows. What was recalled already is returned as it is.
     """
+    if isinstance(data, PanelData):
+        return data
     if comparison.kernel is None:
         raise InputError(
             "data: this result was made from scores or likelihoods and has no "

@@ -35,7 +35,7 @@ _STYLES = {
 
 @dataclass(frozen=True)
 class Table:
-    """Finished cells. `kinds` has the kind of each row's grade (`relfit.results.grade`).
+    """Finished cells. `kinds` has the kind of each row's grade (`relfit.results.verdicts`).
 
     The last columns are verdicts: one for each discrepancy. Those in `words` hold text too,
     all others numbers. `marked` has the kind of other cells that are coloured, by row and

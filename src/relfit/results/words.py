@@ -15,8 +15,17 @@ from typing import Any, Literal
 
 from relfit.kernels.composite import Collection
 from relfit.kernels.standard import Polynomial
-from relfit.results.grade import CLEARLY_WORSE, EQUIVALENT, GRADES, OPEN, SAME, SCALE, WORSE
-from relfit.results.verdicts import Answer, Verdicts
+from relfit.results.verdicts import (
+    CLEARLY_WORSE,
+    EQUIVALENT,
+    GRADES,
+    OPEN,
+    SAME,
+    SCALE,
+    WORSE,
+    Answer,
+    Verdicts,
+)
 from relfit.stats.joint import JointEstimate
 from relfit.stats.tests import TESTS
 from relfit.stats.tests.base import Test

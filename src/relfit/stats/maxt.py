@@ -20,8 +20,9 @@ from scipy.special import log_ndtr, ndtri
 
 from relfit.stats.close import most_draws, undecided
 from relfit.stats.joint import JointEstimate
-from relfit.util.arrays import Array, Mask, Rows, stream
+from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.libraries import usable_cores
+from relfit.util.random import stream
 
 # Draws at once: temporaries of a few megabytes, near the processor.
 CHUNK = 2048

@@ -1,12 +1,12 @@
 """Arrays of any library: names for their types, and the functions of the library that an
-array belongs to; and the random streams that everything seeded draws from.
+array belongs to; and the parts of long ones that are worked on at once.
 """
 
 from __future__ import annotations
 
-import hashlib
-import reprlib
+import mmap
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,8 @@ from relfit.util.errors import InputError
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 Mask = NDArray[np.bool_]
-Seed = int | np.random.Generator | None
+# Numbers that are worked on together: 4 MB, and a few temporaries of that size.
+PART_NUMBERS = 2**19
 
 
 def host(array: Any) -> Array:
@@ -96,34 +97,28 @@ def numeric_rows(where: object, array: NDArray[Any]) -> Any:
     return two_dimensional(where, array)
 
 
-def make_seed(rng: Seed) -> int:
-    """The whole number that all streams come from: `rng` itself, drawn from a Generator, or
-    from fresh entropy.
+def cuts(stop: int, size: int, start: int = 0) -> Iterator[slice]:
+    """Consecutive slices of `size` rows; the last may be shorter.
 
-    Drawn seeds are below 2⁵³, so that every reader of JSON keeps them exactly.
+    >>> list(cuts(5, 2))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
-    if rng is None:
-        rng = np.random.default_rng()
-    if isinstance(rng, np.random.Generator):
-        return int(rng.integers(2**53))
-    if isinstance(rng, bool) or not isinstance(rng, int | np.integer) or rng < 0:
-        raise InputError(
-            f"rng: expected a non-negative whole number, a numpy Generator or None, got "
-            f"{reprlib.repr(rng)}"
-        )
-    return int(rng)
+    return (slice(a, min(a + size, stop)) for a in range(start, stop, size))
 
 
-def stream(seed: int, purpose: str, name: str = "") -> np.random.Generator:
-    """An independent generator for one purpose and one model.
+def parts(shape: tuple[int, ...], numbers: int | None = None) -> Iterator[slice]:
+    """Consecutive slices of rows (n, d), each of at most `numbers` numbers (`PART_NUMBERS`),
+    but at least one row.
 
-    The stream depends on the name and not on the position, so that the order of the models
-    changes nothing.
+    >>> list(parts((5, 100), 200))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
-    digest = hashlib.blake2b(
-        f"{purpose}\0{name}".encode("utf-8", "surrogatepass"), digest_size=16
-    ).digest()
-    words = np.frombuffer(digest, dtype="<u4")
-    return np.random.default_rng(
-        np.random.SeedSequence(seed, spawn_key=tuple(int(w) for w in words))
-    )
+    most = PART_NUMBERS if numbers is None else numbers
+    return cuts(shape[0], max(1, most // max(1, shape[1])))
+
+
+def is_mapped(array: Any) -> bool:
+    """True for an array in a mapped file."""
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return isinstance(array, mmap.mmap)

@@ -126,6 +126,15 @@ def checked(record: Any) -> None:
             object.__setattr__(record, item.name, check(value))
 
 
+def unless_none(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same check for options that may be left out: None stays None.
+
+    >>> unless_none(float)("0.5"), unless_none(float)(None)
+    (0.5, None)
+    """
+    return lambda value: None if value is None else check(value)
+
+
 def described(record: type[T]) -> type[T]:
     """Add what the fields say of themselves to the docstring of a record."""
     if record.__doc__ is not None:

@@ -12,7 +12,7 @@ from scored import by_model, refusal
 
 import relfit
 from relfit.data.evals import formats, read_evals
-from relfit.data.files import json as json_files
+from relfit.data.files import text as text_files
 
 LOGS = Path(__file__).parent / "fixtures" / "lm_eval"
 SUMS, DOUBLES = (f"samples_{task}_2026-01-02T03-04-05.678901.jsonl" for task in ("sums", "doubles"))
@@ -225,7 +225,7 @@ def test_missing_scores_are_not_zeros_and_lines_have_an_end(logs, monkeypatch):
     evals = read_evals(logs, task="sums")
     assert len(by_model(evals)["small"]) == 28
     assert evals.notes[-1] == "scores that are missing in the logs: 2 of small"
-    monkeypatch.setattr(json_files, "LONGEST_LINE", 2**10)
+    monkeypatch.setattr(text_files, "LONGEST_JSON_LINE", 2**10)
     path = logs / "small" / SUMS
     change(path, 4, doc="x" * 2**10)
     assert f"{path}, line 5: expected at most 0 MiB in a line, got more" in refusal(logs)
@@ -263,7 +263,7 @@ def test_results_of_another_kind_are_not_used(logs):
 def test_the_results_file_of_a_run_is_read_once(logs, monkeypatch):
     """N12: each log of a run with many tasks read it again, so that the time grew with the square of the tasks."""
     read = []
-    monkeypatch.setattr(formats, "read_json", lambda path: read.append(path) or json_files.read_json(path))
+    monkeypatch.setattr(formats, "read_json", lambda path: read.append(path) or text_files.read_json(path))
     read_evals(logs)
     assert len(read) == len(set(read)) == 3
 

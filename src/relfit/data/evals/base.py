@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from relfit.data.files.json import kind_of
+from relfit.data.files.text import kind_of
 from relfit.util.errors import InputError
 from relfit.util.text import is_text, listed, visible
 

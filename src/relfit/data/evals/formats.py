@@ -30,7 +30,7 @@ from relfit.data.evals.base import (
     text_of,
 )
 from relfit.data.files.base import check_plain, reading
-from relfit.data.files.json import json_lines, read_json
+from relfit.data.files.text import json_lines, read_json
 from relfit.util.errors import InputError
 from relfit.util.libraries import needed
 from relfit.util.text import is_text, listed

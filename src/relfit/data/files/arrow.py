@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.memory import PART_NUMBERS, held_rows, require_room
+from relfit.compute.memory import held_rows, require_room
 from relfit.data.files.base import (
     Format,
     Selection,
@@ -24,7 +24,7 @@ from relfit.data.files.base import (
     reading,
     refuse_not_numeric,
 )
-from relfit.util.arrays import Array
+from relfit.util.arrays import PART_NUMBERS, Array
 from relfit.util.errors import InputError, way
 from relfit.util.libraries import loaded, needed
 from relfit.util.text import first_line, listed

@@ -1,4 +1,5 @@
-"""Comma- and tab-separated values, compressed or not, with or without a line of column names.
+"""Files of text: comma- and tab-separated values, compressed or not, with or without a line of
+column names; and JSON, of one value or of one object on each line.
 
 Columns are numbers, except for a column of labels, which may be text. The first line is a
 header if none of its fields is a number. A first line of column numbers (0, 1, 2, … or
@@ -10,6 +11,7 @@ from __future__ import annotations
 import csv
 import gzip
 import itertools
+import json
 import math
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,7 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.compute.memory import held_rows, require_room
-from relfit.data.files.base import Format, Selection, column_positions, separator_hint
+from relfit.data.files.base import (
+    Format,
+    Selection,
+    check_plain,
+    column_positions,
+    reading,
+    separator_hint,
+)
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError, way
 
@@ -343,3 +352,57 @@ TEXT = Format(
     parts=lambda selection, _most_bytes: _parts(selection, whole=False),
     column_parts=_column_parts,
 )
+
+
+# ── JSON ─────────────────────────────────────────────────────────────────────────────────────────
+
+LONGEST_JSON_LINE = 2**26  # bytes
+
+
+def read_json(path: Path) -> Any:
+    """The contents of a JSON file."""
+    check_plain(path)
+    with reading(path):
+        # Parsed, a text takes about ten times its length.
+        require_room(path, 10 * path.stat().st_size)
+        return _parsed(str(path), path.read_bytes())
+
+
+def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a file with one object on each line, with the number of its line."""
+    check_plain(path)
+    with reading(path), open(path, "rb") as stream:
+        number = 0
+        while line := stream.readline(LONGEST_JSON_LINE + 1):
+            number += 1
+            where = f"{path}, line {number}"
+            if len(line) > LONGEST_JSON_LINE:
+                size = f"at most {LONGEST_JSON_LINE >> 20} MiB in a line"
+                raise InputError(f"{where}: expected {size}, got more; it is damaged")
+            if line.strip():
+                value = _parsed(where, line)
+                if not isinstance(value, dict):
+                    raise InputError(f"{where}: expected a JSON object, got {kind_of(value)}")
+                yield number, value
+
+
+def _parsed(where: str, data: bytes) -> Any:
+    try:
+        return json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        reason = str(error).partition("\n")[0][:80]
+        raise InputError(
+            f"{where}: expected JSON, which is cut off or damaged here ({reason})"
+        ) from None
+
+
+def kind_of(value: Any) -> str:
+    """What a value of JSON is, in words."""
+    kinds = {
+        dict: "an object",
+        list: "a list",
+        str: "text",
+        bool: "true or false",
+        type(None): "null",
+    }
+    return kinds.get(type(value), "a number")

@@ -15,8 +15,10 @@ from relfit.stats.decision import (
     FAMILY_WISE,
     Decision,
     Differences,
+    PairedBinary,
     adjust,
     certain_log_pvalue,
+    constant_log_pvalues,
     differences,
     lowest,
 )
@@ -41,10 +43,10 @@ from relfit.stats.maxt import (
     stepdown_log_pvalues,
     streams,
 )
-from relfit.stats.paired_binary import PairedBinary, constant_log_pvalues
 from relfit.stats.tests.base import Criteria, Test, Trials, Words
-from relfit.util.arrays import Array, Mask, Rows, make_seed
+from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.errors import InputError
+from relfit.util.random import make_seed
 
 DRAWS = 20_000
 # With many models fewer: p-values are valid with any number of draws.
@@ -243,7 +245,7 @@ def best_set(
     *Rare errors.* Two models whose 0/1 losses differ on fewer than 10 items have no normal
     law: their ratio is not taken for larger than the normal point of the exact sign test's
     p-value, and Z_ij for no larger than that of the smallest one possible. Bounds of 0/1
-    losses are Tango's score limits (`relfit.stats.paired_binary`). Other losses that are
+    losses are Tango's score limits (`relfit.stats.decision.PairedBinary`). Other losses that are
     equal on all items are never shown to be equivalent.
 
     `rng` is a Generator, or a function from a model's rank (None: the reference) to a
