@@ -221,7 +221,7 @@ CALLS = {
     # Columns with names are standardised unless that is declined; the first answers are those of numbers as they are.
     **{f"files {ending}": in_files(ending, scale="none") for ending in WRITERS},
     "files .csv, standardised": in_files(".csv"),
-    "a budget of memory": compared(compute=relfit.Compute(memory="1GB")),
+    "a budget of memory": compared(compute=relfit.Compute(memory="4GB")),
     **{f"pair {test}": paired(test=test) for test in ("z", "relpsi")},
     "pair margin": paired(margin=0.02),
     "pair densities": paired("wide", "right", DENSITIES, estimator="linear"),

@@ -81,7 +81,7 @@ def test_several_arrays_are_told_apart_by_name(tmp_path):
     assert (read_rows(tmp_path / "store/deep/y") == 6).all()
 
 
-@pytest.mark.parametrize("memory", [None, "1GB"])
+@pytest.mark.parametrize("memory", [None, "4GB"])
 def test_arrays_of_a_group_are_compared_like_arrays_in_memory(tmp_path, memory, rng):
     samples = {name: rng.normal(shift, 1, (90, 3)) for name, shift in {"data": 0.0, "a": 0.0, "b": 0.8}.items()}
     group = zarr.open_group(tmp_path / "all.zarr", mode="w")

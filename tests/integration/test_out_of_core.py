@@ -68,7 +68,7 @@ def both(reference, models, **options):
     """The comparison without a budget and with one."""
     return [
         relfit.compare(reference, models, rng=3, compute=relfit.Compute(memory=budget), **options)
-        for budget in (None, "1GB")
+        for budget in (None, "4GB")
     ]
 
 
@@ -247,7 +247,7 @@ def test_faults_of_the_disk_are_told_from_damaged_files(tmp_path, monkeypatch):
 
 def _complaints(reference, models, **options):
     said = []
-    for budget in (None, "1GB"):
+    for budget in (None, "4GB"):
         with pytest.raises(InputError) as error:
             relfit.compare(reference, models, rng=0, compute=relfit.Compute(memory=budget), **options)
         said.append(str(error.value))
@@ -311,14 +311,14 @@ def test_the_folder_is_removed_whatever_happens(samples, files, tmp_path, monkey
     seen = []
     density = Density(score=lambda x: seen.append(len(list(scratch.iterdir()))) or -x)
     reference = samples["reference"]
-    relfit.compare(files["reference"], {**DENSITIES, "seen": density}, rng=0, compute=relfit.Compute(memory="1GB"))
+    relfit.compare(files["reference"], {**DENSITIES, "seen": density}, rng=0, compute=relfit.Compute(memory="4GB"))
     assert set(seen) == {1}
     assert not list(scratch.iterdir())
     np.save(tmp_path / "columns.npy", np.asfortranarray(reference.astype(float)))
     reference[3, 1] = np.nan
     with pytest.raises(InputError, match="NaN"):
         relfit.compare(
-            str(tmp_path / "columns.npy"), {"a": files["a"], "b": reference}, compute=relfit.Compute(memory="1GB")
+            str(tmp_path / "columns.npy"), {"a": files["a"], "b": reference}, compute=relfit.Compute(memory="4GB")
         )
     assert not list(scratch.iterdir())
 
@@ -326,13 +326,13 @@ def test_the_folder_is_removed_whatever_happens(samples, files, tmp_path, monkey
 def test_the_command_line_takes_a_budget(files, tmp_path, capsys):
     names = [files[name] for name in ("reference", "a", "b", "c")]
     result = tmp_path / "result.json"
-    assert main(["compare", *names, "--memory", "1GB", "--columns", "0-1", "--json", str(result)]) == 0
+    assert main(["compare", *names, "--memory", "4GB", "--columns", "0-1", "--json", str(result)]) == 0
     recorded = relfit.Comparison.from_json(result.read_text())
     plain = relfit.compare(*_first_two(files), rng=0)
     np.testing.assert_allclose(recorded.discrepancy, plain.discrepancy, rtol=0, atol=1e-12)
     assert main(["rerun", str(result)]) == 0
     assert "Agrees" in capsys.readouterr().out
-    assert main(["pair", *names[:3], "--memory", "1GB"]) == 0
+    assert main(["pair", *names[:3], "--memory", "4GB"]) == 0
     for option in (["--rows", "50"], ["--groups", "x"]):
         assert main(["compare", *names, "--memory", "1GB", *option]) == 2
         assert "without --memory" in capsys.readouterr().err
