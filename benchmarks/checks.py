@@ -65,12 +65,11 @@ def calls():
 
 def watch(clock):
     """Let the clock run in every check."""
-    for listed in ("CHECKS", "PAIR_CHECKS"):
-        timed = []
-        for check, kinds in getattr(checks, listed):
-            name = "bandwidth" if check is checks.check_bandwidth else "others"
-            timed.append((clock.timed(name, check), kinds))
-        setattr(checks, listed, tuple(timed))
+    timed = []
+    for check, kinds in checks.CHECKS:
+        name = "bandwidth" if check is checks.check_bandwidth else "others"
+        timed.append((clock.timed(name, check), kinds))
+    checks.CHECKS = tuple(timed)
     losses.order_effect = clock.timed("others", losses.order_effect)
 
 
