@@ -50,9 +50,8 @@ SHARED_COLUMNS = 128
 # The longest that all pairs of rows may take one core, in seconds. It does not depend on the
 # machine's cores.
 LONGEST = 2.0
-# P-values at another bandwidth that are approximated must differ from the level by this factor
-# to count.
-LEEWAY = 1.5
+# P-values at another bandwidth are approximated where they differ from the level by this factor.
+LEEWAY = 4.0
 # The most models that the note names.
 _MOST_NAMES = 4
 # Draws of a random selection, and the probability of another model from which on the reader is
@@ -201,7 +200,9 @@ def _near_grades(
     test = compared.test
     criteria = compared.criteria
     if test.tests_best and test.draws:
-        return grades_without_draws(compared.joint, compared.decision, joint, criteria)
+        grades = grades_without_draws(compared.joint, compared.decision, joint, criteria)
+        if grades is not None:
+            return grades
     return of_decision(test.decide(joint, criteria, selection), criteria.alpha)
 
 
@@ -212,14 +213,14 @@ def _said(grade: str) -> str:
 
 def grades_without_draws(
     joint: JointEstimate, decision: Decision, near: JointEstimate, criteria: Criteria
-) -> tuple[str, ...]:
+) -> tuple[str, ...] | None:
     """The grades of the best set from an estimate with another bandwidth, from those of the
-    decision.
+    decision; None where a p-value is too near the level for that.
 
     The p-value of T, a model's largest ratio of a difference to its standard error, lies
     between Φ(−T) and so many times that as there are hypotheses. How many times it is is
-    known from the decision, and hardly depends on the bandwidth. Findings that are within a
-    factor of `LEEWAY` of the level stay what they are.
+    known from the decision, and hardly depends on the bandwidth. It must differ from the
+    level by a factor of `LEEWAY`.
     """
     used = of_decision(decision, criteria.alpha)
     pvalue = decisive_pvalue(
@@ -237,18 +238,11 @@ def grades_without_draws(
     best = int(np.argmin(near.values))
     nothing = np.zeros(len(used), dtype=bool)
     pvalues = moved(pvalue), moved(decision.simultaneous_pvalue)
-    found = [
+    strict, lenient = (
         graded(best, *pvalues, alpha, None, nothing)
         for alpha in (criteria.alpha / LEEWAY, criteria.alpha * LEEWAY)
-    ]
-    return tuple(
-        strict
-        if _class(strict) > _class(mine)
-        else lenient
-        if _class(lenient) < _class(mine)
-        else mine
-        for mine, strict, lenient in zip(used, *found, strict=True)
     )
+    return strict if strict == lenient else None
 
 
 def _tails(joint: JointEstimate, margin: float) -> Array:
