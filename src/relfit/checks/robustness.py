@@ -51,7 +51,7 @@ SHARED_COLUMNS = 128
 # machine's cores.
 LONGEST = 2.0
 # P-values at another bandwidth are approximated where they differ from the level by this factor.
-LEEWAY = 4.0
+LEEWAY = 3.0
 # The most models that the note names.
 _MOST_NAMES = 4
 # Draws of a random selection, and the probability of another model from which on the reader is
@@ -203,7 +203,8 @@ def _near_grades(
         grades = grades_without_draws(compared.joint, compared.decision, joint, criteria)
         if grades is not None:
             return grades
-    return of_decision(test.decide(joint, criteria, selection), criteria.alpha)
+    few = replace(criteria, draws_on=False)
+    return of_decision(test.decide(joint, few, selection), criteria.alpha)
 
 
 def _said(grade: str) -> str:
@@ -368,9 +369,8 @@ def sensitivity(
         test.prepared(joint)
         for joint in estimates_at(testing, estimate, kernels, shared=shared)
     ]
-    decided = [
-        test.decide(each, criteria, by) for each, by in zip(joints, selections, strict=True)
-    ]
+    few = replace(criteria, draws_on=False)
+    decided = [test.decide(each, few, by) for each, by in zip(joints, selections, strict=True)]
     lengths = tuple(kernel.length for kernel in kernels)
     results = tuple(zip(joints, decided, strict=True))
     return Sensitivity(tuple(factors), lengths, results, data.copies, criteria.alpha)

@@ -127,14 +127,15 @@ class Criteria:
             what "auto" is.
         margin: δ ≥ 0. With δ > 0 the hypothesis is "worse by at most δ", and
             `Decision.equivalent` is given.
-        seed: for random numbers, which `relfit.stats.maxt.seeded` gives to each model by its
-            name.
+        seed: for random numbers, which `relfit.stats.maxt.seeded` gives to each rank.
+        draws_on: whether p-values near α get more draws.
     """
 
     alpha: float
     correction: str = "none"
     margin: float = 0.0
     seed: int = 0
+    draws_on: bool = True
 
 
 @dataclass(frozen=True)

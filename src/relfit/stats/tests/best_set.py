@@ -134,6 +134,7 @@ class BestSet(Test):
             rng=rng,
             draws=draws,
             margin=criteria.margin,
+            draws_on=criteria.draws_on,
         )
 
     def bounds(
@@ -213,6 +214,7 @@ def best_set(
     rng: Source,
     draws: int = DRAWS,
     margin: float = 0.0,
+    draws_on: bool = True,
 ) -> Decision:
     """Test, for every i, H_i: "i is as good as every other", D_i ≤ min_j D_j + δ with margin δ.
 
@@ -250,7 +252,7 @@ def best_set(
 
     `rng` is a Generator, or a function from a model's rank (None: the reference) to a
     Generator; `draws` are the Monte-Carlo draws, fewer where a p-value is plainly large and
-    more where it is near α (`Law.exceedances`).
+    more where it is near α (`Law.exceedances`) if it `draws_on`.
 
     >>> joint = JointEstimate(("a", "b", "c"), [0.1, 0.12, 0.9], 0.01 * np.eye(3))
     >>> decision = best_set(joint, 0.05, rng=np.random.default_rng(0))
@@ -260,6 +262,7 @@ def best_set(
     pairs = differences(joint, margin)
     ratio = pairs.ratio
     without_margin = differences(joint) if margin else pairs
+    near = alpha if draws_on else None
     cap = None
     adjusted = None
     if joint.binary and margin < binary_step(joint):
@@ -271,7 +274,7 @@ def best_set(
     constant = np.where(pairs.certain, constant_log_pvalues(joint, margin), 0.0).min(axis=1)
     at_once = None
     if joint.close is not None:
-        at_tie = _AtTie.of(joint, joint.close, rng, alpha)
+        at_tie = _AtTie.of(joint, joint.close, rng, near)
         log_pvalue, ratio = at_tie.alone(joint.values, margin)
         if len(joint.names) <= _MANY_AT_ONCE:
             at_once = np.maximum(at_tie.together(joint.values, margin), np.exp(log_pvalue))
@@ -281,10 +284,10 @@ def best_set(
             adjusted = adjust(np.exp(log_pvalue), "holm")
     else:
         offsets = moment_selection(ratio, pairs.varies, rows)
-        log_pvalue = maximum_log_pvalues([null_law], [offsets], ratio.max(axis=1), alpha)
+        log_pvalue = maximum_log_pvalues([null_law], [offsets], ratio.max(axis=1), near)
         if correction == "stepdown":
             adjusted = _stepped_down(
-                [null_law], [offsets], [ratio], log_pvalue, constant, rows, alpha
+                [null_law], [offsets], [ratio], log_pvalue, constant, rows, near
             )
     log_pvalue = np.minimum(log_pvalue, constant)
     decision = _decided(joint, log_pvalue, without_margin, alpha, correction, adjusted)
