@@ -70,7 +70,7 @@ def test_an_inconclusive_answer_fails_only_where_non_inferiority_is_required(act
     files = "reference.npy\nproduction.npy\ntwo words.npy"
     done, summary, outputs = act(files=files, gate="two words")
     assert (done.returncode, outputs["verdict"], "::error" in done.stdout) == (0, "inconclusive", False)
-    assert summary.startswith("**Gate inconclusive:** 'two words' is not shown to be worse")
+    assert summary.startswith("**Gate inconclusive:** 'two words' compared with")
     done, _, outputs = act(files=files, gate="two words", **{"gate-require": "non-inferior"})
     assert (done.returncode, outputs["verdict"]) == (3, "inconclusive")
     assert "::error title=relfit gate inconclusive::relfit: gate: inconclusive (non-inferiority" in done.stdout

@@ -31,7 +31,7 @@ def test_three_days_of_a_gate(days, capsys):
     add = ["monitor", "add", "--item", "id"]
     status, out, err = run(capsys, *add, "day0.csv", "--higher-is-better", "--gate", "new")
     assert (status, err) == (0, "")
-    assert "Gate inconclusive: new is not shown to be worse than any other model after 200 items." in out
+    assert "Gate inconclusive: new compared with every other model, after 200 items." in out
     status, out, err = run(
         capsys, *add, "day1.csv", "day2.csv", "--gate", NAMES[2], "--html", "r.html", "--json", "r.json"
     )
@@ -88,13 +88,13 @@ def test_a_new_file_needs_a_direction(days, capsys):
 @pytest.mark.parametrize(
     ("options", "status", "verdict", "said"),
     [
-        (["--gate", "new"], 0, "inconclusive", "new is not shown to be worse than any other model after 600 items"),
+        (["--gate", "new"], 0, "inconclusive", "new compared with every other model, after 600 items"),
         (["--gate", "new", "--gate-require", "non-inferior"], 3, "inconclusive", "without a margin only a model that"),
         (["--gate", "new", "--margin", "0.2"], 0, "non-inferior", "non-inferior to every other model (margin 0.2)"),
         (["--gate", "new", "--margin=0.001"], 0, "inconclusive", "by more than 0.001, nor to be non-inferior, after"),
         (["--gate", NAMES[2], "--margin", "0.1"], 1, "worse", "is worse than another model by more than 0.1 (95% lim"),
         (["--gate", NAMES[2], "--margin", "0.9"], 0, "non-inferior", "(margin 0.9)"),
-        (["--gate", "new", "--gate-against", NAMES[2]], 0, "non-inferior", "new is shown to be no worse than '<b>"),
+        (["--gate", "new", "--gate-against", NAMES[2]], 0, "non-inferior", "new is non-inferior to '<b>"),
         (["--gate", NAMES[2], "--gate-against", "new", "--margin=0.1"], 1, "worse", "worse than new by more than 0.1"),
     ],
 )
@@ -142,4 +142,4 @@ def test_a_race_ends_when_one_model_is_left_which_is_shown_to_be_no_worse(race, 
     options = ["--sequential", "--gate", "good", "--gate-require", "non-inferior"]
     status, out, _ = run(capsys, "evals", race, *options)
     assert status == 0
-    assert "Gate passed: good is shown to be no worse than any other model." in out
+    assert "Gate passed: good is non-inferior to every other model." in out

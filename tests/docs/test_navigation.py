@@ -126,7 +126,7 @@ def test_the_examples_of_decisions_md_run(capsys):
     for block in blocks:
         exec(compile(block, "decisions.md", "exec"), names)
     said = capsys.readouterr().out
-    assert "'d': 'clearly worse by more than 0.05'" in said
+    assert "'d': 'significantly worse by more than 0.05'" in said
     assert "equivalent within 0.05" in said
     assert "(100, 100, 100, 100, 100)" in said
     assert "With probability 95%, all ranks lie in these sets." in said

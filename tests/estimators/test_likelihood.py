@@ -259,7 +259,7 @@ def test_two_discrepancies_at_once(rng, tmp_path):
     assert both.worse.tolist() == ksd.worse.tolist() == [False, False]
     assert other.worse.tolist() == [False, True]
     rows = {row["name"]: row for row in both.rows()}
-    assert rows["0.65"]["verdict_loglik"] == "clearly worse"
+    assert rows["0.65"]["verdict_loglik"] == "significantly worse"
     text = str(both)
     assert "'0.65' is worse by mean −log p only" in text
     assert "separated modes" in text

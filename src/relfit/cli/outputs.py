@@ -166,6 +166,12 @@ def texts(value: Any) -> Iterator[str]:
             yield from texts(part)
 
 
+def terminal_width() -> int | None:
+    """The columns of the terminal; None where the output is a file or a pipe."""
+    console = Console(file=sys.stdout)
+    return console.width if console.is_terminal else None
+
+
 def say(message: str | Text) -> None:
     """Print, in colour on terminals that show it. A closed pipe is not an error."""
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
@@ -320,7 +326,7 @@ def write_outputs(
         say_utf8(text)
     elif json_path is not None:
         write_text_atomic(json_path, f"{text}\n")
-    told(styled(result))
+    told(styled(result, terminal_width()))
     for each in shown:
         told(each)
     if json_path is not None:

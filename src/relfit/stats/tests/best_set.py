@@ -1,4 +1,6 @@
-"""The best set: which models could be the best one, each tested against all others at once."""
+"""The best set: a confidence set for the best model. Each model is tested against all others
+simultaneously.
+"""
 
 from __future__ import annotations
 
@@ -81,20 +83,19 @@ _PENALTY = {
 @dataclass(frozen=True)
 class BestSet(Test):
     """The best set: a confidence set for the best model. Each model is tested against all
-    others at once.
+    others simultaneously.
 
-    Each truly best model is declared worse with probability at most α; with "stepdown" or
-    "holm" no best model is, with that probability; with "bh" or "by" the false discovery
-    rate is at most α.
+    With "stepdown", the default, and with "holm" the probability that any best model is
+    declared worse is at most α; with "none" this holds for each best model, and so for a
+    unique one; with "bh" or "by" the false discovery rate is at most α.
     """
 
     name = "best-set"
     words = Words(
         name="best set",
         question=(
-            "Every model was tested for being as good as all the others{kernels} at once. The "
-            "models that pass form a "
-            "confidence set for the best."
+            "Every model was tested for being as good as all the others{kernels}. The models that "
+            "are not rejected form a confidence set for the best."
         ),
         error=(
             "Each model that is truly best{kernels} is declared worse with probability at "
@@ -110,13 +111,13 @@ class BestSet(Test):
         ),
         opponent="the best{kernels}",
         intervals=(
-            "How much worse than the best each model is, whichever model is the best, with "
-            "the interval that belongs "
-            "to its verdict."
+            "Each model's difference to the best, whichever model that is, with the interval that "
+            "agrees with its verdict."
         ),
         equivalent_to="the best",
         equivalence="for all models jointly",
     )
+    default_correction = "stepdown"
     tests_best = True
     draws = True
     both_parts = True
