@@ -277,7 +277,7 @@ class Settings:
     test: Test = option(
         "auto",
         as_test,
-        "How the models are compared. best-set finds those that could be the best; "
+        "How the models are compared. best-set computes a confidence set for the best model; "
         "relpsi selects "
         "the best one and tests on all rows; relmulti splits the rows; carve is relpsi "
         "with noise "

@@ -60,7 +60,7 @@ def two(gap, margin=0.0, rows=(100,), **options):
             "new is significantly worse than old by more than 0.3 (this pair only: p-value 0.024, α = 0.05)",
         ),
         (0.1, 0.3, "non-inferior", "new is non-inferior to old within 0.3"),
-        (0.2, 0.3, "inconclusive", "new compared with old within 0.3; about 520 more items would decide"),
+        (0.2, 0.3, "inconclusive", "new compared with old (margin 0.3); about 520 more items would decide"),
     ],
 )
 def test_three_answers_of_a_fixed_pair_by_hand(gap, margin, verdict, words):

@@ -60,7 +60,7 @@ _WITH_VALUE = (
 )
 SHOW = opt(
     "--show",
-    "Also print the ranks that each model could have, or all pairs of models.",
+    "Also print confidence sets for the ranks, or tests of all pairs of models.",
     choices=["ranks", "pairs"],
     multiple=True,
 )
@@ -75,7 +75,8 @@ gate_options = section(
     "Gate for continuous integration",
     opt(
         "--gate NAME",
-        "Exit with status 1 if this model is worse than the best one (by more than --margin).",
+        "Exit with status 1 if this model is significantly worse than the best one (by more than "
+        "--margin).",
     ),
     opt(
         "--gate-against NAME",

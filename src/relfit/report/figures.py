@@ -1,5 +1,5 @@
 """The numbers behind the pictures of a result, for the page and for matplotlib: axes, forest
-plots, who beats whom.
+plots, all pairs of models.
 
 No drawing library is imported here.
 """

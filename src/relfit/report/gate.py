@@ -169,6 +169,7 @@ class Gate:
         model = quoted(self.name)
         than = f" by more than {self.margin:g}" if self.margin else ""
         within = f" within {self.margin:g}" if self.margin else ""
+        at_margin = f" (margin {self.margin:g})" if self.margin else ""
         everyone = whom.replace("any other", "every other")
         if worse:
             verdict = WORSE
@@ -185,7 +186,7 @@ class Gate:
                 "without a margin only a model that is shown to be better is non-inferior"
             )
             parts = [
-                f"{model} compared with {everyone}{within}{otherwise}",
+                f"{model} compared with {everyone}{at_margin}{otherwise}",
                 more(),
                 no_margin if self.required and not than else "",
             ]
@@ -405,7 +406,7 @@ def _of_table(comparison: Comparison, asked: Gate, best: str) -> Gate:
 
 
 def _is_shown(comparison: Comparison, row: dict[str, Any], at_best: bool) -> bool:
-    """Whether the model is shown to be no worse than the best one, by more than the margin."""
+    """Whether the model is shown to be non-inferior to the best one, within the margin."""
     name = row["name"]
     untested = at_best and not TESTS[comparison.test].tests_best
     if untested or (_is_sample(comparison, name) and _copies(comparison, name)):
@@ -580,10 +581,10 @@ def assert_not_worse(
     """For tests: raise AssertionError if this model is worse than the best one, or than
     `against`.
 
-    With ``require="non-inferior"`` also where the model is not shown to be non-inferior, for
-    which the comparison needs a `margin`. The message has the answer, the table and what to
-    do next. `comparison` is what `relfit.compare` or `relfit.compare_losses` returned; one
-    whose verdicts are not reliable (`doubts`) raises InputError.
+    With ``require="non-inferior"`` also where the answer is inconclusive, for which the
+    comparison needs a `margin`. The message has the answer, the table and what to do next.
+    `comparison` is what `relfit.compare` or `relfit.compare_losses` returned; one whose
+    verdicts are not reliable (`doubts`) raises InputError.
 
     >>> from relfit import JointEstimate, decide
     >>> joint = JointEstimate(("old", "new"), [0.1, 0.2], 0.01 * np.eye(2))

@@ -1,7 +1,7 @@
 """Pictures for papers and notebooks, drawn by matplotlib without pyplot, so that no figure
 leaks.
 
-The forest plot, who beats whom, the verdicts at several bandwidths, where a model and the
+The forest plot, all pairs of models, the verdicts at several bandwidths, where a model and the
 data differ, power curves.
 """
 
@@ -62,7 +62,7 @@ COLOURS = (
 )
 MUCH = COLOURS[8]
 LITTLE = COLOURS[1]
-# Who beats whom: the tint of a cell, and the colour of its sign.
+# All pairs of models: the tint of a cell, and the colour of its sign.
 _CELLS = {
     "worse": ("#F9DFCB", KINDS["worse"].colour),
     "inconclusive": ("#FFFFFF", INK),

@@ -91,7 +91,7 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
         )
 
     def pairs(self, correction: str = "holm") -> PairMatrix:
-        """Who beats whom: one-sided tests of "i is no worse than j" for all ordered pairs,
+        """All pairs of models: one-sided tests of "i is no worse than j" for all ordered pairs,
         at level alpha.
 
         >>> from relfit import JointEstimate, decide
@@ -179,7 +179,7 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
 
     @by_report
     def plot_pairs(self, ax: Any = None) -> Any:
-        """Who beats whom, as a grid; returns the Axes."""
+        """All pairs of models as a grid; returns the Axes."""
 
     @by_report
     def plot_witness(self, data: Any, name: str | None = None, ax: Any = None) -> Any:
