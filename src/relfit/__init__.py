@@ -40,6 +40,7 @@ _HOMES = {
     "relfit.data.scores": ("Scores", "scores"),
     "relfit.estimators.base": ("KSD", "MMD", "Complete", "LogLikelihood"),
     "relfit.estimators.designs": ("Block", "Incomplete", "Linear"),
+    "relfit.estimators.discrepancy": ("Discrepancy",),
     "relfit.estimators.landmarks": ("Landmarks",),
     "relfit.estimators.locations": ("FSSD", "UME"),
     "relfit.estimators.losses": ("from_elpd", "from_losses"),
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
     from relfit.data.scores import Scores, scores
     from relfit.estimators.base import KSD, MMD, Complete, LogLikelihood
     from relfit.estimators.designs import Block, Incomplete, Linear
+    from relfit.estimators.discrepancy import Discrepancy
     from relfit.estimators.landmarks import Landmarks
     from relfit.estimators.locations import FSSD, UME
     from relfit.estimators.losses import from_elpd, from_losses
@@ -119,6 +121,7 @@ __all__ = [
     "Compute",
     "Decay",
     "Density",
+    "Discrepancy",
     "Encode",
     "Encoding",
     "Gaussian",

@@ -51,6 +51,7 @@ from relfit.estimators.base import (
     PairDesign,
 )
 from relfit.estimators.designs import DEFAULT_LAGS
+from relfit.estimators.discrepancy import Discrepancy, as_discrepancy
 from relfit.estimators.groups import make_groups
 from relfit.estimators.kernel import largest_norm, resolve_candidates, resolve_kernel
 from relfit.estimators.locations import AT_LOCATIONS, AtLocations
@@ -224,12 +225,15 @@ def _as_estimator(value: Any) -> Estimator | None:
 DISCREPANCIES = ("auto", "mmd", "ksd", "loglik", *AT_LOCATIONS)
 
 
-def _as_discrepancy(value: Any) -> str | MMD | KSD | AtLocations:
+def _as_discrepancy(value: Any) -> str | MMD | KSD | AtLocations | Discrepancy:
     """A discrepancy given as a value or by name; those at locations become values."""
     if isinstance(value, MMD | KSD | AtLocations):
         return value
     if isinstance(value, LogLikelihood):
         return "loglik"
+    own = as_discrepancy(value)
+    if own is not None:
+        return own
     if isinstance(value, list | tuple):
         raise InputError(
             f"discrepancy: expected one, got {len(value)}; only compare takes several"
@@ -248,7 +252,16 @@ class Options(TypedDict, total=False):
     """
 
     test: str | Test
-    discrepancy: str | MMD | KSD | LogLikelihood | AtLocations | Sequence[Any]
+    discrepancy: (
+        str
+        | MMD
+        | KSD
+        | LogLikelihood
+        | AtLocations
+        | Discrepancy
+        | Callable[..., Any]
+        | Sequence[Any]
+    )
     kernel: Kernel | Select | Sequence[Kernel] | str | None
     estimator: str | Estimator
     alpha: float
@@ -286,7 +299,7 @@ class Settings:
         python='Also a value such as `RelMulti(select_fraction=0.5)`; "auto" is best-set. '
         "docs/choosing.md compares them.",
     )
-    discrepancy: str | MMD | KSD | AtLocations = option(
+    discrepancy: str | MMD | KSD | AtLocations | Discrepancy = option(
         "auto",
         _as_discrepancy,
         "How far a model is from the data. auto is mmd for samples and ksd for densities; "
@@ -297,7 +310,8 @@ class Settings:
         flag="--discrepancy",
         words=DISCREPANCIES,
         shown="auto",
-        python="Also a value such as `KSD(kernel)` or `UME(locations=20)`. Of several, such as "
+        python="Also a value such as `KSD(kernel)` or `UME(locations=20)`, or a function of two "
+        "samples (`Discrepancy`). Of several, such as "
         '``["ksd", "loglik"]``, each gets a verdict of its own: the result is that of '
         "the first "
         "one, and its `also` holds the others.",
@@ -424,10 +438,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         checked(self)
-        if (
-            isinstance(self.discrepancy, MMD | KSD | AtLocations)
-            and self.discrepancy.kernel is not None
-        ):
+        if not isinstance(self.discrepancy, str) and self.discrepancy.kernel is not None:
             if self.kernel is not None:
                 raise InputError(
                     "kernel: expected it once, got it both in kernel= and in discrepancy="
@@ -468,12 +479,19 @@ class Settings:
 
     @property
     def discrepancy_name(self) -> str:
-        """The discrepancy by its name: "auto", "mmd", "ksd", "loglik", "ume" or "fssd"."""
-        return (
-            self.discrepancy
-            if isinstance(self.discrepancy, str)
-            else type(self.discrepancy).__name__.lower()
-        )
+        """The discrepancy by its name: "auto", "mmd", "ksd", "loglik", "ume", "fssd", or that
+        of the caller's own.
+        """
+        if isinstance(self.discrepancy, str):
+            return self.discrepancy
+        if self.own is not None:
+            return self.own.measure
+        return type(self.discrepancy).__name__.lower()
+
+    @property
+    def own(self) -> Discrepancy | None:
+        """The discrepancy, if it is the caller's own."""
+        return self.discrepancy if isinstance(self.discrepancy, Discrepancy) else None
 
     @property
     def table(self) -> Precomputed | None:
@@ -554,6 +572,7 @@ def _facts(settings: Settings) -> dict[str, bool]:
         "variance": isinstance(estimator, Complete) and estimator.variance != "auto",
         "likelihood": settings.discrepancy == "loglik",
         "no likelihood": settings.discrepancy != "loglik",
+        "own": settings.own is not None,
         "backend": backend,
         "precision": precision,
         "not numpy in double": backend or precision,
@@ -569,6 +588,7 @@ _AT_ONCE = {
     "given": "given",
     "chain": 'dependence="chain"',
     "precomputed": "a precomputed kernel",
+    "own": "a discrepancy of your own",
     "preset of unit length": "preset={preset!r}",
     "on a device": "backend={compute.backend!r}",
 }
@@ -633,6 +653,12 @@ FORBIDDEN = {
         f"leave it out"
         for name in _KERNEL_OPTIONS
     },
+    **{
+        f"own + {name}": f"{name}: a discrepancy of your own has no use for it; leave it out"
+        for name in _KERNEL_OPTIONS
+    },
+    "own + groups": "groups: cannot be combined with a discrepancy of your own; give one row "
+    "for each group",
     "no likelihood + given": 'given: covariates belong to discrepancy="loglik"; say so, or '
     "leave them out",
     **{
@@ -760,6 +786,7 @@ def _loaded(
         fewest_models=fewest_models,
         seed=settings.seed,
         all_samples=settings.discrepancy_name in KINDS["samples"].discrepancies
+        or settings.own is not None
         or preset is not None,
         progress=progress,
         in_place=_stays_on_device(settings),
@@ -787,6 +814,13 @@ def _loaded(
         data = replace(
             data, reference=preset.prepare("reference", data.reference), models={**models}
         )
+    if settings.own is not None:
+        if data.kind != "samples":
+            raise InputError(
+                f"discrepancy: {settings.own.measure} compares samples, got {kind.words}; draw "
+                f"from them first (relfit.draw)"
+            )
+        return replace(data, own=settings.own)
     if settings.discrepancy_name not in ("auto", *kind.discrepancies):
         densities = "densities (relfit.Density) as models"
         needs = {
@@ -863,21 +897,22 @@ def _resolved(
     grouped = settings.groups is not None
     estimator = settings.estimator
     why = ""
-    automatic = estimator is None and at is None and not data.likelihood
+    automatic = estimator is None and at is None and not data.without_kernel
     device = automatic and not settings.compute.on_host and has_cuda()
     if automatic:
         estimator, why = automatic_estimator(
             data, kind, settings.dependence, grouped=grouped, device=device
         )
-    estimator = Complete() if estimator is None or data.likelihood else estimator
+    estimator = Complete() if estimator is None or data.without_kernel else estimator
     kind.check(data, estimator, settings.dependence, grouped=grouped)
     runtime = settings.compute.runtime(progress)
-    # No part of a likelihood looks at the kernel.
+    # Without a kernel no part looks at this one.
     estimate = EstimateSettings(
         Gaussian(1.0), estimator, settings.dependence, settings.seed, runtime, note=why
     )
-    plan = Plan(data, kind, estimate, "loglik", "", data.warnings, at_locations=at)
-    if not data.likelihood:
+    measure = "loglik" if data.likelihood else settings.discrepancy_name
+    plan = Plan(data, kind, estimate, measure, "", data.warnings, at_locations=at)
+    if not data.without_kernel:
         plan = _with_kernel(plan, settings)
         if automatic:
             near = reconsidered(plan.data, kind, plan.estimate, device=device)

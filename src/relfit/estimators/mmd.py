@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -308,7 +308,7 @@ class Samples(Kind):
     """Samples compared with a reference sample, by MMD²."""
 
     words = "samples"
-    discrepancies = ("mmd", "ume")
+    discrepancies: ClassVar[tuple[str, ...]] = ("mmd", "ume")
 
     def check(
         self, data: Data, estimator: Estimator, dependence: Dependence, *, grouped: bool
