@@ -149,7 +149,7 @@ COMBINED = {
     "locations + design": {"discrepancy": "ume", "estimator": "linear"},
     "locations + variance": {"discrepancy": "fssd", "estimator": relfit.Complete(variance="projection")},
     "locations + groups": {"discrepancy": "ume", "groups": [0]},
-    "locations + precomputed": {"discrepancy": "ume", "kernel": MATRIX},
+    "locations + by blocks": {"discrepancy": "ume", "kernel": MATRIX},
     "locations + not numpy in double": {"discrepancy": "ume", "compute": Compute(precision="single")},
     "locations + checkpoint": {"discrepancy": "ume", "compute": Compute(checkpoint="x")},
     "pair design + checkpoint": {"estimator": "linear", "compute": Compute(checkpoint="x")},
@@ -171,7 +171,7 @@ COMBINED = {
     "memory + groups": {"groups": [0], **in_memory()},
     "memory + given": {"discrepancy": "loglik", "given": [0], **in_memory()},
     "memory + chain": {"dependence": "chain", **in_memory()},
-    "memory + precomputed": {"kernel": MATRIX, **in_memory()},
+    "memory + by blocks": {"kernel": MATRIX, **in_memory()},
     "memory + preset of unit length": {"preset": "cmmd", **in_memory()},
     "memory + on a device": in_memory(backend="torch"),
 }

@@ -45,7 +45,7 @@ _HOMES = {
     "relfit.estimators.locations": ("FSSD", "UME"),
     "relfit.estimators.losses": ("from_elpd", "from_losses"),
     "relfit.kernels.composite": ("Collection", "Decay", "MultiScale", "Select", "Tilted"),
-    "relfit.kernels.custom": ("Precomputed", "Radial"),
+    "relfit.kernels.custom": ("FunctionKernel", "Precomputed", "Radial"),
     "relfit.kernels.standard": ("IMQ", "Gaussian", "Matern", "Polynomial", "RationalQuadratic"),
     "relfit.monitor": ("Monitor", "MonitorResult"),
     "relfit.report.gate": ("assert_not_worse",),
@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from relfit.estimators.locations import FSSD, UME
     from relfit.estimators.losses import from_elpd, from_losses
     from relfit.kernels.composite import Collection, Decay, MultiScale, Select, Tilted
-    from relfit.kernels.custom import Precomputed, Radial
+    from relfit.kernels.custom import FunctionKernel, Precomputed, Radial
     from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
     from relfit.monitor import Monitor, MonitorResult
     from relfit.report.gate import assert_not_worse
@@ -124,6 +124,7 @@ __all__ = [
     "Discrepancy",
     "Encode",
     "Encoding",
+    "FunctionKernel",
     "Gaussian",
     "Incomplete",
     "InputError",

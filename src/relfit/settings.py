@@ -57,7 +57,7 @@ from relfit.estimators.kernel import largest_norm, resolve_candidates, resolve_k
 from relfit.estimators.locations import AT_LOCATIONS, AtLocations
 from relfit.kernels import NAMED, as_kernel
 from relfit.kernels.base import Kernel
-from relfit.kernels.composite import Collection, Select, table_of
+from relfit.kernels.composite import Collection, Select, kernels_of, table_of
 from relfit.kernels.custom import Precomputed
 from relfit.kernels.standard import Gaussian
 from relfit.stats.decision import CORRECTIONS
@@ -262,7 +262,7 @@ class Options(TypedDict, total=False):
         | Callable[..., Any]
         | Sequence[Any]
     )
-    kernel: Kernel | Select | Sequence[Kernel] | str | None
+    kernel: Kernel | Select | Sequence[Kernel] | Callable[..., Any] | str | None
     estimator: str | Estimator
     alpha: float
     correction: str | None
@@ -324,7 +324,8 @@ class Settings:
         flag="--kernel",
         words=(*NAMED, "select"),
         shown="gaussian",
-        python='A kernel, or the name of one ("imq"). `Select(...)` chooses one on '
+        python='A kernel, the name of one ("imq") or a function of two arrays of rows. '
+        "`Select(...)` chooses one on "
         "held-out rows, "
         "several kernels (`Collection`) are used all at once (best-set), `Precomputed(matrix)` "
         "holds its values. The kernel also decides which model counts as best.",
@@ -499,6 +500,11 @@ class Settings:
         return None if self.kernel is None else table_of(self.kernel)
 
     @property
+    def by_blocks(self) -> bool:
+        """True if the kernel is a matrix, or a function of two arrays of rows."""
+        return any(each.by_blocks for each in kernels_of(self.kernel))
+
+    @property
     def unit_length(self) -> bool:
         """True if the preset scales rows to unit length."""
         return self.preset is not None and PRESETS[self.preset].unit_length
@@ -556,7 +562,7 @@ def _facts(settings: Settings) -> dict[str, bool]:
         "drops rows": encode is not None and encode.missing == "drop",
         "plain rows": settings.plain,
         "kernel": settings.kernel is not None,
-        "precomputed": precomputed,
+        "by blocks": settings.by_blocks,
         "several": several,
         "select": select,
         "select or precomputed": select or precomputed,
@@ -587,7 +593,7 @@ _AT_ONCE = {
     "groups": "groups",
     "given": "given",
     "chain": 'dependence="chain"',
-    "precomputed": "a precomputed kernel",
+    "by blocks": "a precomputed kernel or a function",
     "own": "a discrepancy of your own",
     "preset of unit length": "preset={preset!r}",
     "on a device": "backend={compute.backend!r}",
@@ -632,9 +638,8 @@ FORBIDDEN = {
     "leave it out",
     "locations + groups": "groups: cannot be combined with {measure}; use mmd or ksd, or give "
     "one row for each group",
-    "locations + precomputed": (
-        "kernel: {measure} needs its values at the locations, which a precomputed matrix "
-        "does not hold"
+    "locations + by blocks": (
+        "kernel: {measure} needs a kernel of relfit or a Radial one; use mmd or ksd with this one"
     ),
     "locations + not numpy in double": (
         "backend: {measure} works in numpy and in double precision, got "
@@ -776,8 +781,10 @@ def _loaded(
 ) -> Data:
     if settings.table is not None:
         reference, models = settings.table.inputs(reference, models)
+    if settings.by_blocks:
         name = "auto" if settings.estimator is None else settings.estimator.name
-        check_choice(f"{settings.table.describe()}: estimator", name, ("complete", "linear"))
+        described = kernels_of(settings.kernel)[0].describe()
+        check_choice(f"{described}: estimator", name, ("complete", "linear"))
     preset = PRESETS.get(settings.preset or "")
     facts = _facts(settings)
     data = load(
@@ -979,7 +986,7 @@ def _with_backend(plan: Plan, settings: Settings) -> Plan:
     estimate = plan.estimate
     compute = settings.compute
     runtime = estimate.runtime
-    if settings.table is not None:
+    if settings.by_blocks:
         return plan.estimated_with(runtime=replace(runtime, backend=LookupBackend()))
     if settings.at_locations is not None:
         return plan
