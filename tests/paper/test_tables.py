@@ -12,7 +12,7 @@ from scipy.linalg import sqrtm
 from relfit.cli import main
 from relfit.paper import table1
 from relfit.paper.experiment import CACHE_VARIABLE, DataOptions
-from relfit.paper.reproduce import CATALOGUE, reproduce
+from relfit.paper.reproduce import CATALOGUE, Scope, reproduce
 from relfit.paper.table1 import fids
 
 
@@ -74,7 +74,7 @@ def test_reference_and_models_are_disjoint_and_mixed_as_said():
 
 def test_digits_quick_version_and_a_trial_is_a_function_of_its_seed(tmp_path):
     with ThreadPoolExecutor(2) as pool:
-        report = reproduce(CATALOGUE["table1-digits"], tmp_path, quick=True, executor=pool, progress=False)
+        report = reproduce(CATALOGUE["table1-digits"], tmp_path, scope=Scope(quick=True), executor=pool, progress=False)
     assert [str(check) for check in report.checks if not check.ok] == []
     assert report.table.count("| 300 |") == 5 + 1
     assert "1.00 ± 0.00 (0.99)" in report.table  # the generated images
@@ -105,7 +105,7 @@ def features(tmp_path):
 
 def test_celeba_on_given_features(features, tmp_path):
     with ThreadPoolExecutor(1) as pool:
-        options = {"quick": True, "executor": pool, "progress": False}
+        options = {"scope": Scope(quick=True), "executor": pool, "progress": False}
         report = reproduce(
             CATALOGUE["table1-celeba"], tmp_path / "out", data_options=DataOptions(features=features), **options
         )

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from relfit.cli.outputs import check_outputs, say
-from relfit.cli.sections import AT_LEAST_1, SectionedCommand, flag, opt, section
+from relfit.cli.sections import AT_LEAST_0, AT_LEAST_1, SectionedCommand, flag, opt, section
 from relfit.cli.workers import cluster_client
 from relfit.util.errors import InputError
 
@@ -33,6 +33,16 @@ CHECK_FAILED = 1
         "Run a few trials of a few settings, which takes seconds instead of minutes.",
         is_flag=True,
     ),
+    opt(
+        "--trials N",
+        "Run N trials of each setting.  [default: 100 to 3000, by the experiment]",
+        type=AT_LEAST_1,
+    ),
+    opt(
+        "--n LIST",
+        "Use these sample sizes, such as 200,1000, in place of the experiment's.",
+    ),
+    opt("--seed N", "Seed of the first trial.  [default: 0]", type=AT_LEAST_0),
     opt(
         "--out DIR",
         "Write the outputs to this folder.  [default: reproduction, or reproduction-quick]",
@@ -74,10 +84,11 @@ def reproduce_command(
     skipped.
     """
     from relfit.paper.experiment import DataAbsent, DataOptions
-    from relfit.paper.reproduce import ALL, named, reproduce, write_document
+    from relfit.paper.reproduce import ALL, Scope, named, reproduce, write_document
 
-    if quick and docs is not None:
-        raise InputError("--docs: the page is made of full runs; leave out --quick")
+    scope = Scope(quick, params["trials"], _sizes(params["n"]), params["seed"] or 0)
+    if scope.words and docs is not None:
+        raise InputError(f"--docs: the page is made of full runs; leave out {scope.words}")
     check_outputs({"docs": docs})
     data, features = (
         Path(params[option]) if params[option] else None for option in ("data", "features")
@@ -101,7 +112,7 @@ def reproduce_command(
         for experiment in experiments:
             try:
                 report = reproduce(
-                    experiment, folder, quick=quick, data_options=data_options, **options
+                    experiment, folder, scope=scope, data_options=data_options, **options
                 )
             except DataAbsent as absent:
                 if name != ALL:
@@ -121,3 +132,13 @@ def reproduce_command(
         write_document(folder, docs)
         say(f"Page: {docs}")
     return CHECK_FAILED if failed else DONE
+
+
+def _sizes(text: str | None) -> tuple[int, ...] | None:
+    """The sample sizes of --n."""
+    if text is None:
+        return None
+    sizes = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) > 0 for part in sizes):
+        raise InputError(f"--n: expected whole numbers such as 200,1000; got {text!r}")
+    return tuple(dict.fromkeys(map(int, sizes)))

@@ -30,6 +30,7 @@ from relfit.paper.experiment import (
     Experiment,
     Log,
     Point,
+    Printed,
     Results,
     Row,
     Setting,
@@ -230,6 +231,16 @@ def table(results: Results) -> list[Row]:
     return rows
 
 
+def printed(results: Results) -> list[Printed]:
+    """The paper's 25 rates, for the largest n."""
+    cell = results[-1]
+    return [
+        Printed(f"{test} {kind} of {model}", figures[k], cell.mean(test, model, KEYS[kind]))
+        for (test, kind), figures in PAPER.items()
+        for k, model in enumerate(MODELS)
+    ]
+
+
 def extras(results: Results) -> Mapping[str, list[Row]]:
     """What the nearly tied models cost RelPSI."""
     line = (
@@ -417,6 +428,7 @@ EXPERIMENTS = (
         prepare=prepare_celeba,
         data_options=("--features",),
         extras=extras,
+        printed=printed,
     ),
     Experiment(
         name="table1-digits",
@@ -428,5 +440,6 @@ EXPERIMENTS = (
         figure=partial(figure, "Digits"),
         checks=digits_checks,
         extras=extras,
+        printed=printed,
     ),
 )
