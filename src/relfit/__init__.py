@@ -23,6 +23,7 @@ TYPE_CHECKING = False
 _HOMES = {
     "relfit.api": (
         "NoisedComparison",
+        "as_published",
         "compare",
         "compare_losses",
         "compare_noised",
@@ -67,6 +68,7 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 if TYPE_CHECKING:
     from relfit.api import (
         NoisedComparison,
+        as_published,
         compare,
         compare_losses,
         compare_noised,
@@ -153,6 +155,7 @@ __all__ = [
     "Select",
     "Tilted",
     "__version__",
+    "as_published",
     "assert_not_worse",
     "check_score",
     "compare",

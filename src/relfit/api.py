@@ -47,6 +47,7 @@ from relfit.stats.planning import FEWEST_TRIALS, Assumed, Planning, as_pilot, ch
 from relfit.stats.tests import TESTS, as_test
 from relfit.stats.tests.base import Test
 from relfit.stats.tests.relmulti import RelMulti
+from relfit.stats.tests.relpsi import RelPSI
 from relfit.util.checks import as_choice, check_alpha, check_choice, check_number, check_whole
 from relfit.util.errors import InputError
 from relfit.util.random import Seed, make_seed, stream
@@ -695,6 +696,26 @@ def published(preset: str, reference: Any, models: Any) -> JointEstimate:
     """
     name = as_preset(preset)
     return PRESETS[name].published(estimate(reference, models, preset=name, rng=0))
+
+
+def as_published(test: str) -> dict[str, Any]:
+    """Options for `compare` that make "relpsi" or "relmulti" the algorithm of the paper.
+
+    RelPSI is Algorithm 1; RelMulti is Algorithm 2 with half of the rows for selection and the
+    correction of Benjamini and Yekutieli. Both take the covariance by first-order theory.
+    Samples of unequal sizes are allowed, unlike in the paper. For samples, ``dependence=
+    "paired"`` leaves out the n terms k(x_a, r_a) that the paper's U-statistic of equal sizes
+    leaves out.
+
+    >>> as_published("relmulti")["test"]
+    RelMulti(select_fraction=0.5)
+    """
+    published = {
+        "relpsi": {"test": RelPSI(), "correction": "none"},
+        "relmulti": {"test": RelMulti(select_fraction=0.5), "correction": "by"},
+    }
+    name = check_choice("test", test, published)
+    return {**published[name], "estimator": Complete(variance="projection")}
 
 
 @dataclass(frozen=True, repr=False)

@@ -25,6 +25,7 @@ from relfit.estimators.base import (
     Estimator,
     PairSource,
     SecondOrderMoments,
+    as_jackknife,
     ratio,
     samples_of,
     second_order,
@@ -83,15 +84,9 @@ def complete(
     yardstick = split_half_discrepancy(
         float(near[best]), n**2 - float(apart.counts.sum()), float(values[best]), n
     )
-    psi = jackknife(summed_by_group(apart.projection(), members))
+    psi = as_jackknife(Psi(centred(summed_by_group(apart.projection(), members))))
     estimates = Estimates(values, psi, yardstick=yardstick)
     return estimates if members is not None else rows.with_second_order(estimates, seed, kept)
-
-
-def jackknife(contributions: Array) -> Psi:
-    """ψ = 2(g − ḡ)·(n−1)/(n−2) of contributions g (n, l)."""
-    n = len(contributions)
-    return Psi(centred(contributions) * ((n - 1) / (n - 2)))
 
 
 def row_sums(
