@@ -13,6 +13,8 @@ from relfit.cli.sections import AT_LEAST_0, AT_LEAST_1, SectionedCommand, flag, 
 from relfit.cli.workers import cluster_client
 from relfit.util.errors import InputError
 
+# Options that say where data are.
+_PATHS = ("data", "features", "images", "attributes", "generated", "weights")
 DONE = 0
 CHECK_FAILED = 1
 
@@ -60,8 +62,28 @@ CHECK_FAILED = 1
         is_flag=True,
     ),
     opt(
+        "--images DIR",
+        "For table1-celeba, the folder of CelebA's aligned images, or a part of them.",
+    ),
+    opt(
+        "--attributes FILE",
+        "For table1-celeba, CelebA's list_attr_celeba.txt or .csv, which says who smiles.",
+    ),
+    opt(
+        "--generated DIR",
+        "For table1-celeba, generated faces, in one folder or in the subfolders smiling and "
+        "other.",
+    ),
+    opt(
+        "--model NAME",
+        "For table1-celeba, the network of the features; see relfit features --list.  "
+        "[default: efficientnet-lite0]",
+    ),
+    opt("--weights PATH", "The network's weights, if they are not in the usual place."),
+    opt(
         "--features DIR",
-        "For table1-celeba, the folder with the four feature files of the authors.",
+        "For table1-celeba, a folder of feature files in place of images: ref_smile.npy, "
+        "ref_nonsmile.npy and, if there are any, gen_smile.npy and gen_nonsmile.npy.",
     ),
     opt(
         "--progress/--no-progress",
@@ -90,12 +112,13 @@ def reproduce_command(
     if scope.words and docs is not None:
         raise InputError(f"--docs: the page is made of full runs; leave out {scope.words}")
     check_outputs({"docs": docs})
-    data, features = (
-        Path(params[option]) if params[option] else None for option in ("data", "features")
+    data_options = DataOptions(
+        **{option: Path(params[option]) if params[option] else None for option in _PATHS},
+        download=params["download"],
+        model=params["model"],
     )
-    data_options = DataOptions(data, features, params["download"])
     experiments = named(name)
-    for option in ("data", "features", "download"):
+    for option in (*_PATHS, "download", "model"):
         if params[option] and not any(
             f"--{option}" in experiment.data_options for experiment in experiments
         ):

@@ -241,11 +241,16 @@ class DataAbsent(InputError):
 
 @dataclass(frozen=True)
 class DataOptions:
-    """The options --data FILE, --features DIR and --download."""
+    """The options of `relfit reproduce` that say where data are."""
 
     data: Path | None = None
     features: Path | None = None
     download: bool = False
+    images: Path | None = None
+    attributes: Path | None = None
+    generated: Path | None = None
+    model: str | None = None
+    weights: Path | None = None
 
 
 def cache_folder(name: str) -> Path:
@@ -286,11 +291,13 @@ class Experiment:
         trial: module-level, a pure function of (setting, seed); returns {"decisions": […]}.
         checks: what must hold; claims whose settings were not run are left out.
         prepare: for real data: finds or fetches them (and trains models), and returns what
-            is added to every setting, a digest that names what was prepared; raises
-            DataAbsent where the data are not there.
+            is added to every setting, a digest that names what was prepared, and under
+            "most n" the largest n that they allow; raises DataAbsent where the data are not
+            there.
         data_options: the options of `relfit reproduce` that `prepare` uses.
         extras: more tables, by the line above each.
         printed: the rates that the paper prints, beside ours.
+        about: what the data are, in words, from what `prepare` returned.
     """
 
     name: str
@@ -305,6 +312,7 @@ class Experiment:
     data_options: tuple[str, ...] = ()
     extras: Callable[[Results], Mapping[str, list[Row]]] = lambda _: {}
     printed: Callable[[Results], list[Printed]] = lambda _: []
+    about: Callable[[Setting], str] = lambda _: ""
 
     def count(self, quick: bool) -> int:
         return self.trials[quick]

@@ -62,6 +62,8 @@ VERSION = "2"
 STORE = "store.sqlite"
 DPI = 100
 IMAGES = "images/reproduction"
+# The key under which `prepare` returns the largest n.
+MOST = "most n"
 # The keys of every decision, first in trials.csv.
 FIRST = ("test", "model", "worse", "pvalue")
 
@@ -159,7 +161,13 @@ def reproduce(
 
     # The digest of what was prepared is a part of every setting.
     prepared = experiment.prepare(data_options or DataOptions(), scope.quick, log)
+    most = prepared.pop(MOST, None)
     settings = [{**setting, **prepared} for setting in scope.settings(experiment)]
+    if most is not None:
+        if any(setting["n"] > most for setting in settings):
+            log(f"{experiment.name}: n = {most}, as far as the data reach without reuse")
+        capped = [{**setting, "n": min(setting["n"], most)} for setting in settings]
+        settings = [each for k, each in enumerate(capped) if each not in capped[:k]]
     folder = Path(out) / experiment.name
     folder.mkdir(parents=True, exist_ok=True)
     with Store(Path(out) / STORE, version=VERSION) as store:
@@ -187,7 +195,8 @@ def reproduce(
     seconds = [outcome["seconds"] for cell in results for outcome in cell.outcomes]
     checks = tuple(experiment.checks(results))
     report = Report(folder, table, checks, len(seconds), sum(seconds))
-    _write_outputs(experiment, results, report, printed, scope)
+    about = experiment.about(prepared)
+    _write_outputs(experiment, results, report, printed, scope, about)
     return report
 
 
@@ -225,6 +234,7 @@ def _write_outputs(
     report: Report,
     printed: Sequence[Printed],
     scope: Scope,
+    about: str,
 ) -> None:
     """trials.csv, table.md, figure.png, figure.svg and run.json."""
     folder = report.folder
@@ -257,6 +267,7 @@ def _write_outputs(
         "checks": [check._asdict() for check in report.checks],
         "printed": len(printed),
         "within": sum(number.within for number in printed),
+        "about": about,
     }
     write_text_atomic(folder / "run.json", json.dumps(run, indent=1, ensure_ascii=False) + "\n")
 
@@ -375,5 +386,6 @@ def _filled(experiment: Experiment, folder: Path) -> dict[str, str]:
     return {
         "title": experiment.title,
         "results": f"{table}\n{part}{trials}, {duration} of processor time.\n\n{picture}",
+        "about": run["about"],
         "agreement": "\n".join([f"**Agreement:** {agreement}", "", *checks]),
     }
