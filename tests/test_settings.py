@@ -127,6 +127,10 @@ def in_memory(**options):
     return {"compute": Compute(memory="1GB", **options)}
 
 
+def gap(reference, model):
+    return abs(reference.mean() - model.mean())
+
+
 # For each combination of the table options that are one.
 COMBINED = {
     "preset + kernel": {"preset": "kid", "kernel": "imq"},
@@ -145,7 +149,7 @@ COMBINED = {
     "locations + design": {"discrepancy": "ume", "estimator": "linear"},
     "locations + variance": {"discrepancy": "fssd", "estimator": relfit.Complete(variance="projection")},
     "locations + groups": {"discrepancy": "ume", "groups": [0]},
-    "locations + precomputed": {"discrepancy": "ume", "kernel": MATRIX},
+    "locations + by blocks": {"discrepancy": "ume", "kernel": MATRIX},
     "locations + not numpy in double": {"discrepancy": "ume", "compute": Compute(precision="single")},
     "locations + checkpoint": {"discrepancy": "ume", "compute": Compute(checkpoint="x")},
     "pair design + checkpoint": {"estimator": "linear", "compute": Compute(checkpoint="x")},
@@ -155,11 +159,19 @@ COMBINED = {
     "likelihood + backend": {"discrepancy": "loglik", "compute": Compute(backend="torch")},
     "likelihood + precision": {"discrepancy": "loglik", "compute": Compute(precision="single")},
     "likelihood + checkpoint": {"discrepancy": "loglik", "compute": Compute(checkpoint="x")},
+    "own + kernel": {"discrepancy": gap, "kernel": "imq"},
+    "own + preset": {"discrepancy": gap, "preset": "kid"},
+    "own + estimator": {"discrepancy": gap, "estimator": "linear"},
+    "own + backend": {"discrepancy": gap, "compute": Compute(backend="torch")},
+    "own + precision": {"discrepancy": gap, "compute": Compute(precision="single")},
+    "own + checkpoint": {"discrepancy": gap, "compute": Compute(checkpoint="x")},
+    "own + groups": {"discrepancy": gap, "groups": [0]},
     "no likelihood + given": {"given": [0]},
+    "memory + own": {"discrepancy": gap, **in_memory()},
     "memory + groups": {"groups": [0], **in_memory()},
     "memory + given": {"discrepancy": "loglik", "given": [0], **in_memory()},
     "memory + chain": {"dependence": "chain", **in_memory()},
-    "memory + precomputed": {"kernel": MATRIX, **in_memory()},
+    "memory + by blocks": {"kernel": MATRIX, **in_memory()},
     "memory + preset of unit length": {"preset": "cmmd", **in_memory()},
     "memory + on a device": in_memory(backend="torch"),
 }

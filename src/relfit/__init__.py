@@ -23,6 +23,7 @@ TYPE_CHECKING = False
 _HOMES = {
     "relfit.api": (
         "NoisedComparison",
+        "as_published",
         "compare",
         "compare_losses",
         "compare_noised",
@@ -40,11 +41,12 @@ _HOMES = {
     "relfit.data.scores": ("Scores", "scores"),
     "relfit.estimators.base": ("KSD", "MMD", "Complete", "LogLikelihood"),
     "relfit.estimators.designs": ("Block", "Incomplete", "Linear"),
+    "relfit.estimators.discrepancy": ("Discrepancy",),
     "relfit.estimators.landmarks": ("Landmarks",),
     "relfit.estimators.locations": ("FSSD", "UME"),
     "relfit.estimators.losses": ("from_elpd", "from_losses"),
     "relfit.kernels.composite": ("Collection", "Decay", "MultiScale", "Select", "Tilted"),
-    "relfit.kernels.custom": ("Precomputed", "Radial"),
+    "relfit.kernels.custom": ("FunctionKernel", "Precomputed", "Radial"),
     "relfit.kernels.standard": ("IMQ", "Gaussian", "Matern", "Polynomial", "RationalQuadratic"),
     "relfit.monitor": ("Monitor", "MonitorResult"),
     "relfit.report.gate": ("assert_not_worse",),
@@ -66,6 +68,7 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 if TYPE_CHECKING:
     from relfit.api import (
         NoisedComparison,
+        as_published,
         compare,
         compare_losses,
         compare_noised,
@@ -83,11 +86,12 @@ if TYPE_CHECKING:
     from relfit.data.scores import Scores, scores
     from relfit.estimators.base import KSD, MMD, Complete, LogLikelihood
     from relfit.estimators.designs import Block, Incomplete, Linear
+    from relfit.estimators.discrepancy import Discrepancy
     from relfit.estimators.landmarks import Landmarks
     from relfit.estimators.locations import FSSD, UME
     from relfit.estimators.losses import from_elpd, from_losses
     from relfit.kernels.composite import Collection, Decay, MultiScale, Select, Tilted
-    from relfit.kernels.custom import Precomputed, Radial
+    from relfit.kernels.custom import FunctionKernel, Precomputed, Radial
     from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
     from relfit.monitor import Monitor, MonitorResult
     from relfit.report.gate import assert_not_worse
@@ -119,8 +123,10 @@ __all__ = [
     "Compute",
     "Decay",
     "Density",
+    "Discrepancy",
     "Encode",
     "Encoding",
+    "FunctionKernel",
     "Gaussian",
     "Incomplete",
     "InputError",
@@ -149,6 +155,7 @@ __all__ = [
     "Select",
     "Tilted",
     "__version__",
+    "as_published",
     "assert_not_worse",
     "check_score",
     "compare",

@@ -41,14 +41,17 @@ from relfit.settings import (
     shows_options,
 )
 from relfit.stats.decision import CORRECTIONS, Decision, check_scale
-from relfit.stats.joint import JointEstimate, Psi, binary_step
+from relfit.stats.joint import JointEstimate, Psi, binary_step, smallest_sample
 from relfit.stats.pairs import PAIR_TESTS, fixed_relpsi, impossible_pair
 from relfit.stats.planning import FEWEST_TRIALS, Assumed, Planning, as_pilot, check_power
 from relfit.stats.tests import TESTS, as_test
 from relfit.stats.tests.base import Test
+from relfit.stats.tests.relmulti import RelMulti
+from relfit.stats.tests.relpsi import RelPSI
 from relfit.util.checks import as_choice, check_alpha, check_choice, check_number, check_whole
 from relfit.util.errors import InputError
 from relfit.util.random import Seed, make_seed, stream
+from relfit.util.text import listed
 
 
 @shows_options()
@@ -270,7 +273,7 @@ def _method(plan: Plan, settings: Settings) -> dict[str, Any]:
     """How models are compared, as every result records it."""
     estimate = plan.estimate
     return {
-        "kernel": None if plan.data.likelihood else estimate.kernel,
+        "kernel": None if plan.data.without_kernel else estimate.kernel,
         "bandwidth_rule": plan.bandwidth_rule or None,
         "estimator": estimate.estimator.name,
         "dependence": estimate.dependence,
@@ -333,6 +336,7 @@ def _of_names(joint: JointEstimate, plan: Plan) -> JointEstimate:
 def decide(
     joint_estimate: JointEstimate,
     *,
+    selection: JointEstimate | None = None,
     test: str | Test = "auto",
     alpha: float = 0.05,
     correction: str | None = None,
@@ -341,33 +345,40 @@ def decide(
 ) -> Comparison:
     """Decide from any joint estimate: names, values (smaller is better) and their covariance.
 
-    `test` is "best-set" (also "auto"), "relpsi" or "carve"; the first and last draw random
-    numbers from `rng`. With a `margin` δ the question is which models are worse by more than
-    δ, and which are equivalent within δ. It is on the scale of the scores: of an estimate in
-    a `unit`, values and the result's margin are divided by that unit.
+    `test` is "best-set" (also "auto"), "relpsi", "carve" or, with the estimates of other rows
+    as the `selection`, "relmulti", which selects the best model by these. The best set and
+    carving draw random numbers from `rng`. With a `margin` δ the question is which models are
+    worse by more than δ, and which are equivalent within δ. It is on the scale of the scores:
+    of an estimate in a `unit`, values and the result's margin are divided by that unit.
 
     >>> joint = JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]])
     >>> decide(joint).worse.tolist()
     [False, True]
     """
-    if not isinstance(joint_estimate, JointEstimate):
-        raise InputError(
-            f"joint_estimate: expected a JointEstimate, got {type(joint_estimate).__name__}"
-        )
+    for argument, given in (("joint_estimate", joint_estimate), ("selection", selection)):
+        if not isinstance(given, JointEstimate) and (
+            given is not None or argument != "selection"
+        ):
+            raise InputError(
+                f"{argument}: expected a JointEstimate, got {type(given).__name__}"
+            )
     if len(joint_estimate.names) < 2:
         raise InputError("joint_estimate: expected at least 2 models, got 1")
     options: dict[str, Any] = {"test": test, "correction": correction, "rng": rng}
     settings = Settings(alpha=alpha, margin=margin, **options)
     test = settings.test
     if test.split is not None:
+        test = _with_selection(test, joint_estimate, selection)
+    elif selection is not None:
         raise InputError(
-            f'test="{test.name}": needs the data to split; use compare(), or another test here'
+            f'selection: test="{test.name}" selects and tests by the same rows; leave it out, '
+            f'or use test="relmulti"'
         )
     joint = test.prepared(joint_estimate)
     if settings.margin:
         settings = replace(settings, margin=settings.margin / joint.unit)
     check_scale(joint, settings.margin)
-    decision = test.decide(joint, settings.criteria)
+    decision = test.decide(joint, settings.criteria, selection)
     notes = (*joint.notes, *size_notes(joint), *decision.notes)
     # A test without random numbers needs no seed to be repeated.
     seed = None if rng is None and not test.draws else settings.seed
@@ -375,6 +386,27 @@ def decide(
     return comparison(
         joint, decision, test, settings.criteria, warnings=notes, provenance=provenance
     )
+
+
+def _with_selection(
+    test: Test, testing: JointEstimate, selection: JointEstimate | None
+) -> Test:
+    """A test that splits the rows, with the fraction that selected where it is known."""
+    if selection is None:
+        raise InputError(
+            f'test="{test.name}": expected selection=, the estimates of the rows that select '
+            f"the best model; use compare() to split rows, or another test"
+        )
+    if selection.names != testing.names:
+        raise InputError(
+            f"selection: expected the models {listed(testing.names)}, got "
+            f"{listed(selection.names)}"
+        )
+    rows = [smallest_sample(joint) for joint in (selection, testing)]
+    if None in rows or not isinstance(test, RelMulti):
+        return test
+    selecting, tested = (float(count or 0) for count in rows)
+    return replace(test, select_fraction=selecting / (selecting + tested))
 
 
 @with_score_options
@@ -664,6 +696,26 @@ def published(preset: str, reference: Any, models: Any) -> JointEstimate:
     """
     name = as_preset(preset)
     return PRESETS[name].published(estimate(reference, models, preset=name, rng=0))
+
+
+def as_published(test: str) -> dict[str, Any]:
+    """Options for `compare` that make "relpsi" or "relmulti" the algorithm of the paper.
+
+    RelPSI is Algorithm 1; RelMulti is Algorithm 2 with half of the rows for selection and the
+    correction of Benjamini and Yekutieli. Both take the covariance by first-order theory.
+    Samples of unequal sizes are allowed, unlike in the paper. For samples, ``dependence=
+    "paired"`` leaves out the n terms k(x_a, r_a) that the paper's U-statistic of equal sizes
+    leaves out.
+
+    >>> as_published("relmulti")["test"]
+    RelMulti(select_fraction=0.5)
+    """
+    published = {
+        "relpsi": {"test": RelPSI(), "correction": "none"},
+        "relmulti": {"test": RelMulti(select_fraction=0.5), "correction": "by"},
+    }
+    name = check_choice("test", test, published)
+    return {**published[name], "estimator": Complete(variance="projection")}
 
 
 @dataclass(frozen=True, repr=False)

@@ -51,12 +51,13 @@ from relfit.estimators.base import (
     PairDesign,
 )
 from relfit.estimators.designs import DEFAULT_LAGS
+from relfit.estimators.discrepancy import Discrepancy, as_discrepancy
 from relfit.estimators.groups import make_groups
 from relfit.estimators.kernel import largest_norm, resolve_candidates, resolve_kernel
 from relfit.estimators.locations import AT_LOCATIONS, AtLocations
 from relfit.kernels import NAMED, as_kernel
 from relfit.kernels.base import Kernel
-from relfit.kernels.composite import Collection, Select, table_of
+from relfit.kernels.composite import Collection, Select, kernels_of, table_of
 from relfit.kernels.custom import Precomputed
 from relfit.kernels.standard import Gaussian
 from relfit.stats.decision import CORRECTIONS
@@ -225,12 +226,15 @@ def _as_estimator(value: Any) -> Estimator | None:
 DISCREPANCIES = ("auto", "mmd", "ksd", "loglik", *AT_LOCATIONS)
 
 
-def _as_discrepancy(value: Any) -> str | MMD | KSD | AtLocations:
+def _as_discrepancy(value: Any) -> str | MMD | KSD | AtLocations | Discrepancy:
     """A discrepancy given as a value or by name; those at locations become values."""
     if isinstance(value, MMD | KSD | AtLocations):
         return value
     if isinstance(value, LogLikelihood):
         return "loglik"
+    own = as_discrepancy(value)
+    if own is not None:
+        return own
     if isinstance(value, list | tuple):
         raise InputError(
             f"discrepancy: expected one, got {len(value)}; only compare takes several"
@@ -249,8 +253,17 @@ class Options(TypedDict, total=False):
     """
 
     test: str | Test
-    discrepancy: str | MMD | KSD | LogLikelihood | AtLocations | Sequence[Any]
-    kernel: Kernel | Select | Sequence[Kernel] | str | None
+    discrepancy: (
+        str
+        | MMD
+        | KSD
+        | LogLikelihood
+        | AtLocations
+        | Discrepancy
+        | Callable[..., Any]
+        | Sequence[Any]
+    )
+    kernel: Kernel | Select | Sequence[Kernel] | Callable[..., Any] | str | None
     estimator: str | Estimator
     alpha: float
     correction: str | None
@@ -287,7 +300,7 @@ class Settings:
         python='Also a value such as `RelMulti(select_fraction=0.5)`; "auto" is best-set. '
         "docs/choosing.md compares them.",
     )
-    discrepancy: str | MMD | KSD | AtLocations = option(
+    discrepancy: str | MMD | KSD | AtLocations | Discrepancy = option(
         "auto",
         _as_discrepancy,
         "How far a model is from the data. auto is mmd for samples and ksd for densities; "
@@ -298,7 +311,8 @@ class Settings:
         flag="--discrepancy",
         words=DISCREPANCIES,
         shown="auto",
-        python="Also a value such as `KSD(kernel)` or `UME(locations=20)`. Of several, such as "
+        python="Also a value such as `KSD(kernel)` or `UME(locations=20)`, or a function of two "
+        "samples (`Discrepancy`). Of several, such as "
         '``["ksd", "loglik"]``, each gets a verdict of its own: the result is that of '
         "the first "
         "one, and its `also` holds the others.",
@@ -311,7 +325,8 @@ class Settings:
         flag="--kernel",
         words=(*NAMED, "select"),
         shown="gaussian",
-        python='A kernel, or the name of one ("imq"). `Select(...)` chooses one on '
+        python='A kernel, the name of one ("imq") or a function of two arrays of rows. '
+        "`Select(...)` chooses one on "
         "held-out rows, "
         "several kernels (`Collection`) are used all at once (best-set), `Precomputed(matrix)` "
         "holds its values. The kernel also decides which model counts as best.",
@@ -426,10 +441,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         checked(self)
-        if (
-            isinstance(self.discrepancy, MMD | KSD | AtLocations)
-            and self.discrepancy.kernel is not None
-        ):
+        if not isinstance(self.discrepancy, str) and self.discrepancy.kernel is not None:
             if self.kernel is not None:
                 raise InputError(
                     "kernel: expected it once, got it both in kernel= and in discrepancy="
@@ -470,17 +482,29 @@ class Settings:
 
     @property
     def discrepancy_name(self) -> str:
-        """The discrepancy by its name: "auto", "mmd", "ksd", "loglik", "ume" or "fssd"."""
-        return (
-            self.discrepancy
-            if isinstance(self.discrepancy, str)
-            else type(self.discrepancy).__name__.lower()
-        )
+        """The discrepancy by its name: "auto", "mmd", "ksd", "loglik", "ume", "fssd", or that
+        of the caller's own.
+        """
+        if isinstance(self.discrepancy, str):
+            return self.discrepancy
+        if self.own is not None:
+            return self.own.measure
+        return type(self.discrepancy).__name__.lower()
+
+    @property
+    def own(self) -> Discrepancy | None:
+        """The discrepancy, if it is the caller's own."""
+        return self.discrepancy if isinstance(self.discrepancy, Discrepancy) else None
 
     @property
     def table(self) -> Precomputed | None:
         """The precomputed kernel, if it is one."""
         return None if self.kernel is None else table_of(self.kernel)
+
+    @property
+    def by_blocks(self) -> bool:
+        """True if the kernel is a matrix, or a function of two arrays of rows."""
+        return any(each.by_blocks for each in kernels_of(self.kernel))
 
     @property
     def unit_length(self) -> bool:
@@ -540,7 +564,7 @@ def _facts(settings: Settings) -> dict[str, bool]:
         "drops rows": encode is not None and encode.missing == "drop",
         "plain rows": settings.plain,
         "kernel": settings.kernel is not None,
-        "precomputed": precomputed,
+        "by blocks": settings.by_blocks,
         "several": several,
         "select": select,
         "select or precomputed": select or precomputed,
@@ -556,6 +580,7 @@ def _facts(settings: Settings) -> dict[str, bool]:
         "variance": isinstance(estimator, Complete) and estimator.variance != "auto",
         "likelihood": settings.discrepancy == "loglik",
         "no likelihood": settings.discrepancy != "loglik",
+        "own": settings.own is not None,
         "backend": backend,
         "precision": precision,
         "not numpy in double": backend or precision,
@@ -570,7 +595,8 @@ _AT_ONCE = {
     "groups": "groups",
     "given": "given",
     "chain": 'dependence="chain"',
-    "precomputed": "a precomputed kernel",
+    "by blocks": "a precomputed kernel or a function",
+    "own": "a discrepancy of your own",
     "preset of unit length": "preset={preset!r}",
     "on a device": "backend={compute.backend!r}",
 }
@@ -614,9 +640,8 @@ FORBIDDEN = {
     "leave it out",
     "locations + groups": "groups: cannot be combined with {measure}; use mmd or ksd, or give "
     "one row for each group",
-    "locations + precomputed": (
-        "kernel: {measure} needs its values at the locations, which a precomputed matrix "
-        "does not hold"
+    "locations + by blocks": (
+        "kernel: {measure} needs a kernel of relfit or a Radial one; use mmd or ksd with this one"
     ),
     "locations + not numpy in double": (
         "backend: {measure} works in numpy and in double precision, got "
@@ -635,6 +660,12 @@ FORBIDDEN = {
         f"leave it out"
         for name in _KERNEL_OPTIONS
     },
+    **{
+        f"own + {name}": f"{name}: a discrepancy of your own has no use for it; leave it out"
+        for name in _KERNEL_OPTIONS
+    },
+    "own + groups": "groups: cannot be combined with a discrepancy of your own; give one row "
+    "for each group",
     "no likelihood + given": 'given: covariates belong to discrepancy="loglik"; say so, or '
     "leave them out",
     **{
@@ -752,8 +783,10 @@ def _loaded(
 ) -> Data:
     if settings.table is not None:
         reference, models = settings.table.inputs(reference, models)
+    if settings.by_blocks:
         name = "auto" if settings.estimator is None else settings.estimator.name
-        check_choice(f"{settings.table.describe()}: estimator", name, ("complete", "linear"))
+        described = kernels_of(settings.kernel)[0].describe()
+        check_choice(f"{described}: estimator", name, ("complete", "linear"))
     preset = PRESETS.get(settings.preset or "")
     facts = _facts(settings)
     data = load(
@@ -762,6 +795,7 @@ def _loaded(
         fewest_models=fewest_models,
         seed=settings.seed,
         all_samples=settings.discrepancy_name in KINDS["samples"].discrepancies
+        or settings.own is not None
         or preset is not None,
         progress=progress,
         in_place=_stays_on_device(settings),
@@ -789,6 +823,13 @@ def _loaded(
         data = replace(
             data, reference=preset.prepare("reference", data.reference), models={**models}
         )
+    if settings.own is not None:
+        if data.kind != "samples":
+            raise InputError(
+                f"discrepancy: {settings.own.measure} compares samples, got {kind.words}; draw "
+                f"from them first (relfit.draw)"
+            )
+        return replace(data, own=settings.own)
     if settings.discrepancy_name not in ("auto", *kind.discrepancies):
         densities = "densities (relfit.Density) as models"
         needs = {
@@ -865,21 +906,22 @@ def _resolved(
     grouped = settings.groups is not None
     estimator = settings.estimator
     why = ""
-    automatic = estimator is None and at is None and not data.likelihood
+    automatic = estimator is None and at is None and not data.without_kernel
     device = automatic and not settings.compute.on_host and has_cuda()
     if automatic:
         estimator, why = automatic_estimator(
             data, kind, settings.dependence, grouped=grouped, device=device
         )
-    estimator = Complete() if estimator is None or data.likelihood else estimator
+    estimator = Complete() if estimator is None or data.without_kernel else estimator
     kind.check(data, estimator, settings.dependence, grouped=grouped)
     runtime = settings.compute.runtime(progress)
-    # No part of a likelihood looks at the kernel.
+    # Without a kernel no part looks at this one.
     estimate = EstimateSettings(
         Gaussian(1.0), estimator, settings.dependence, settings.seed, runtime, note=why
     )
-    plan = Plan(data, kind, estimate, "loglik", "", data.warnings, at_locations=at)
-    if not data.likelihood:
+    measure = "loglik" if data.likelihood else settings.discrepancy_name
+    plan = Plan(data, kind, estimate, measure, "", data.warnings, at_locations=at)
+    if not data.without_kernel:
         plan = _with_kernel(plan, settings)
         if automatic:
             near = reconsidered(plan.data, kind, plan.estimate, device=device)
@@ -946,7 +988,7 @@ def _with_backend(plan: Plan, settings: Settings) -> Plan:
     estimate = plan.estimate
     compute = settings.compute
     runtime = estimate.runtime
-    if settings.table is not None:
+    if settings.by_blocks:
         return plan.estimated_with(runtime=replace(runtime, backend=LookupBackend()))
     if settings.at_locations is not None:
         return plan

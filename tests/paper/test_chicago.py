@@ -15,7 +15,7 @@ from refusals import refused
 from relfit.paper import chicago
 from relfit.paper.chicago import download, robberies
 from relfit.paper.experiment import CACHE_VARIABLE, DataOptions
-from relfit.paper.reproduce import CATALOGUE, reproduce
+from relfit.paper.reproduce import CATALOGUE, Scope, reproduce
 
 ROWS = 25
 EXAMPLE = np.round(np.random.default_rng(5).normal((-87.68, 41.84), (0.03, 0.05), (ROWS, 2)), 6)
@@ -165,7 +165,7 @@ def test_quick_version(city_file, tmp_path):
     pytest.importorskip("zuko")
     experiment, data_options = CATALOGUE["table2-chicago"], DataOptions(data=city_file)
     with ThreadPoolExecutor(2) as pool:
-        options = {"quick": True, "executor": pool, "progress": False, "data_options": data_options}
+        options = {"scope": Scope(quick=True), "executor": pool, "progress": False, "data_options": data_options}
         report = reproduce(experiment, tmp_path / "out", **options)
         again = reproduce(experiment, tmp_path / "out", **options)
     assert [str(check) for check in report.checks if not check.ok] == []

@@ -11,9 +11,10 @@ import pytest
 from commands import refused_line
 
 from relfit.cli import main
-from relfit.paper.experiment import Check
-from relfit.paper.reproduce import CATALOGUE, certain_rates, reproduce, template, write_document
+from relfit.paper.experiment import Check, Printed
+from relfit.paper.reproduce import CATALOGUE, Scope, certain_rates, reproduce, template, write_document
 
+QUICK = Scope(quick=True)
 NAMES = [
     "fig1-meanshift",
     "fig1-blobs",
@@ -39,7 +40,7 @@ def quick(out):
     def run(name):
         if name not in reports:
             with ThreadPoolExecutor(2) as pool:
-                reports[name] = reproduce(CATALOGUE[name], out, quick=True, executor=pool, progress=False)
+                reports[name] = reproduce(CATALOGUE[name], out, scope=QUICK, executor=pool, progress=False)
         return reports[name]
 
     return run
@@ -84,7 +85,7 @@ def test_the_table_is_made_of_the_trials_and_a_second_run_computes_nothing(quick
     assert line.split("|")[column].strip().startswith(f"{mean:.3f} ±")
     first = quick("tpr-mixture")
     with ThreadPoolExecutor(1) as pool:
-        again = reproduce(replace(CATALOGUE["tpr-mixture"], trial=_refuse), out, quick=True, executor=pool)
+        again = reproduce(replace(CATALOGUE["tpr-mixture"], trial=_refuse), out, scope=QUICK, executor=pool)
     assert (again.table, again.checks, again.seconds) == (first.table, first.checks, first.seconds)
 
 
@@ -102,7 +103,7 @@ def test_the_page_shows_each_finished_experiment(quick, out, tmp_path):
     assert template()[1]["tpr-rotation"].partition("$agreement")[2] in text
     assert "**The paper:** The same order: RelPSI" in text
     assert "$" not in text
-    assert text.count("**Quick version, not the full run:**") == len(shown)
+    assert text.count("**Not the full run (--quick):**") == len(shown)
     assert "(images/reproduction/tpr-rotation.png)" in text
     assert (tmp_path / "images/reproduction/tpr-rotation.png").read_bytes() == (
         report.folder / "figure.png"
@@ -114,6 +115,8 @@ def test_the_page_shows_each_finished_experiment(quick, out, tmp_path):
     [
         (["fig9"], "got 'fig9'"),
         (["fig1-rbm", "--quick", "--docs", "page.md"], "leave out --quick"),
+        (["fig1-rbm", "--trials", "5", "--docs", "page.md"], "leave out --trials 5"),
+        (["fig1-rbm", "--n", "50,x"], "--n: expected whole numbers such as 200,1000; got '50,x'"),
         (["fig1-rbm", "--workers", "0"], "--workers"),
         ([], "NAME"),
     ],
@@ -132,3 +135,41 @@ def test_exit_status_tells_a_failed_check(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(CATALOGUE, "calibration", experiment)
     assert main(["reproduce", "calibration", "--quick", "--out", str(tmp_path), "--no-progress"]) == 1
     assert "FAIL  never: 0" in capsys.readouterr().out
+
+
+def test_trials_sizes_and_seeds_can_be_asked_for(out, tmp_path):
+    experiment = CATALOGUE["tpr-mixture"]
+    scope = Scope(trials=3, sizes=(90, 120), first_seed=7)
+    with ThreadPoolExecutor(1) as pool:
+        report = reproduce(experiment, tmp_path, scope=scope, executor=pool, progress=False)
+    rows = rows_of(report.folder)
+    assert {(row["n"], row["seed"]) for row in rows} == {(n, s) for n in ("90", "120") for s in "789"}
+    run = json.loads((report.folder / "run.json").read_text(encoding="utf-8"))
+    assert run["asked"] == "--trials 3 --seed 7 --n 90,120"
+    # A grid over n gives every size once; what is fixed keeps its other settings.
+    assert [setting["n"] for setting in scope.settings(CATALOGUE["fig1-meanshift"])] == [90, 120]
+    epsilons = len(CATALOGUE["rbm-l7"].settings(False))
+    assert len(scope.settings(CATALOGUE["rbm-l7"])) == 2 * epsilons
+
+
+def test_a_printed_rate_is_compared_by_the_standard_error_of_the_difference():
+    """(1 + 1)/(98 + 2) = .02 with s.e. .01414 over 98 trials; ours .06 ± .01: 3 s.e. are .05196."""
+    error = (0.02 * 0.98 / 98) ** 0.5
+    near = Printed("rej.", 1 / 98, (1 / 98 + 3.0 * (error**2 + 0.01**2) ** 0.5 - 1e-9, 0.01), 98)
+    assert near.error == pytest.approx((error**2 + 0.01**2) ** 0.5)
+    assert near.row() == {"printed": "rej.", "the paper": 1 / 98, "ours": near.ours, "within 3 s.e.": "yes"}
+    assert not Printed("rej.", 1 / 98, (near.ours[0] + 1e-6, 0.01), 98).within
+
+
+def test_the_page_counts_the_printed_rates(quick, out, tmp_path):
+    """The authors' notebook has six rates at n = 500; the head of the page and the section count them."""
+    report = quick("fig1-meanshift")
+    run = json.loads((report.folder / "run.json").read_text(encoding="utf-8"))
+    assert run["printed"] == 6
+    lines = [line for line in report.table.splitlines() if "authors' notebook" in line]
+    assert len(lines) == 6
+    assert sum(line.rstrip(" |").endswith("yes") for line in lines) == run["within"]
+    write_document(out, tmp_path / "page.md")
+    head, _, sections = (tmp_path / "page.md").read_text(encoding="utf-8").partition("\n## ")
+    assert f"{run['within']} of 6 in fig1-meanshift" in head
+    assert f"{run['within']} of the 6 rates that the paper prints come out" in sections

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -12,7 +14,8 @@ from scipy.linalg import sqrtm
 from relfit.cli import main
 from relfit.paper import table1
 from relfit.paper.experiment import CACHE_VARIABLE, DataOptions
-from relfit.paper.reproduce import CATALOGUE, reproduce
+from relfit.paper.faces import attributes, feature_files
+from relfit.paper.reproduce import CATALOGUE, Scope, reproduce
 from relfit.paper.table1 import fids
 
 
@@ -74,7 +77,7 @@ def test_reference_and_models_are_disjoint_and_mixed_as_said():
 
 def test_digits_quick_version_and_a_trial_is_a_function_of_its_seed(tmp_path):
     with ThreadPoolExecutor(2) as pool:
-        report = reproduce(CATALOGUE["table1-digits"], tmp_path, quick=True, executor=pool, progress=False)
+        report = reproduce(CATALOGUE["table1-digits"], tmp_path, scope=Scope(quick=True), executor=pool, progress=False)
     assert [str(check) for check in report.checks if not check.ok] == []
     assert report.table.count("| 300 |") == 5 + 1
     assert "1.00 ± 0.00 (0.99)" in report.table  # the generated images
@@ -84,7 +87,7 @@ def test_digits_quick_version_and_a_trial_is_a_function_of_its_seed(tmp_path):
     first, again = (table1.trial(table1.digits_source, {"n": 300}, 4) for _ in range(2))
     assert first == again
     tests = {decision["test"] for decision in first["decisions"]}
-    assert tests == {*table1.TESTS, "FID", "RelPSI, two models"}
+    assert tests == {*table1.TESTS, "FID", "FID, 10 resamples", "RelPSI, two models"}
     for test in tests:
         assert sum(decision["selected"] for decision in first["decisions"] if decision["test"] == test) == 1
 
@@ -105,7 +108,7 @@ def features(tmp_path):
 
 def test_celeba_on_given_features(features, tmp_path):
     with ThreadPoolExecutor(1) as pool:
-        options = {"quick": True, "executor": pool, "progress": False}
+        options = {"scope": Scope(quick=True), "executor": pool, "progress": False}
         report = reproduce(
             CATALOGUE["table1-celeba"], tmp_path / "out", data_options=DataOptions(features=features), **options
         )
@@ -114,11 +117,116 @@ def test_celeba_on_given_features(features, tmp_path):
     assert str(features) not in (report.folder / "trials.csv").read_text(encoding="utf-8")
 
 
+def test_resampling_makes_fid_larger():
+    """Two samples of one law, 8 columns: every resample repeats rows, whose covariances differ more."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 200, 8))
+    mean, spread = table1.resampled_fids(x, {"m": y}, 0)["m"]
+    assert mean > 1.5 * fids(x, {"m": y})["m"]
+    assert 0.0 < spread < mean
+    assert table1.resampled_fids(x, {"m": y}, 0)["m"] == (mean, spread)
+
+
+def rows_of(folder):
+    with (folder / "trials.csv").open(newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_fewer_rows_make_n_smaller_and_without_generated_faces_there_are_four_models(features, tmp_path):
+    for name in ("gen_smile.npy", "gen_nonsmile.npy"):
+        (features / name).unlink()
+    rows = np.load(features / "ref_smile.npy")[:90]
+    np.save(features / "ref_smile.npy", rows)
+    with ThreadPoolExecutor(1) as pool:
+        options = {"scope": Scope(quick=True), "executor": pool, "progress": False}
+        report = reproduce(
+            CATALOGUE["table1-celeba"], tmp_path / "out", data_options=DataOptions(features=features), **options
+        )
+    # n/2 + .6 n ≤ 90.
+    assert {row["n"] for row in rows_of(report.folder)} == {"82"}
+    assert {row["model"] for row in rows_of(report.folder)} == {name for name in table1.MODELS if name[0] == "R"}
+    assert "6 features of faces from feature files (90 in ref_smile.npy, 400 in ref_nonsmile.npy)" in (
+        report.folder / "run.json"
+    ).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory):
+    """Small pictures, the smiling ones brighter, with CelebA's list in both forms; and generated ones."""
+    image = pytest.importorskip("PIL.Image")
+    folder = tmp_path_factory.mktemp("celeba")
+    rng = np.random.default_rng(0)
+    lines, table = [], []
+    (folder / "images").mkdir()
+    for k in range(140):
+        pixels = rng.integers(0, 120, (16, 16, 3)) + (120 if k % 2 else 0)
+        image.fromarray(pixels.astype(np.uint8)).save(folder / "images" / f"{k:06}.png")
+        lines.append(f"{k:06}.png  -1 {1 if k % 2 else -1}")
+        table.append(f"{k:06}.png,-1,{1 if k % 2 else -1}")
+    (folder / "list.txt").write_text("\n".join(["140", "Young Smiling", *lines, "999999.png 1 1"]) + "\n")
+    (folder / "list.csv").write_text("\n".join(["image_id,Young,Smiling", *table]) + "\n")
+    for group in ("smiling", "other"):
+        (folder / "made" / group).mkdir(parents=True)
+        for k in range(35):
+            pixels = rng.integers(100, 140, (16, 16, 3)).astype(np.uint8)
+            image.fromarray(pixels).save(folder / "made" / group / f"{k}.png")
+    return folder
+
+
+def test_celeba_from_folders(photographs, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("efficientnet_lite_pytorch")
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    command = ["reproduce", "table1-celeba", "--quick", "--no-progress", "--workers", "1"]
+    command += ["--images", str(photographs / "images"), "--generated", str(photographs / "made")]
+    first = [*command, "--out", str(tmp_path / "out"), "--attributes", str(photographs / "list.txt")]
+    assert main(first) in (0, 1)
+    run = json.loads((tmp_path / "out/table1-celeba/run.json").read_text(encoding="utf-8"))
+    assert run["about"] == (
+        "1280 features of efficientnet-lite0, of 70 smiling and 70 other photographs and 70 generated faces"
+    )
+    stored = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.names.txt")}
+    again = [*command, "--out", str(tmp_path / "again"), "--attributes", str(photographs / "list.csv")]
+    assert main(again) in (0, 1)
+    assert {path: path.stat().st_mtime_ns for path in stored} == stored  # nothing was computed again
+    tables = [(tmp_path / name / "table1-celeba/table.md").read_text(encoding="utf-8") for name in ("out", "again")]
+    assert tables[0] == tables[1]
+
+
+BAD_LISTS = {
+    "no attribute": ("2\nYoung Male\na.png 1 1\n", "found none"),
+    "a short line": ("1\nYoung Smiling\na.png 1\n", "line 3 of list.txt: expected a name and 2 values"),
+    "a word": ("1\nYoung Smiling\na.png 1 yes\n", "line 3 of list.txt"),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), BAD_LISTS.values(), ids=BAD_LISTS)
+def test_lists_of_attributes_that_are_refused(text, words, tmp_path):
+    path = tmp_path / "list.txt"
+    path.write_text(text)
+    refused(lambda: attributes(path), "--attributes: ", words)
+
+
+def test_images_without_a_line_or_a_list_are_refused(photographs, tmp_path, monkeypatch):
+    pytest.importorskip("efficientnet_lite_pytorch")
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    short = tmp_path / "short.txt"
+    short.write_text("1\nSmiling\n000001.png 1\n")
+    folder = photographs / "images"
+    refused(lambda: feature_files(DataOptions(images=folder), print), "--images: expected --attributes FILE")
+    options = DataOptions(images=folder, attributes=short)
+    refused(lambda: feature_files(options, print), "has no line for 139 of the 140 images, such as '000000.png'")
+    refused(
+        lambda: feature_files(DataOptions(images=folder, attributes=short, model="minilm"), print),
+        "--model: expected one of ",
+        "got 'minilm'",
+    )
+
+
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
         (None, "expected the file ref_smile.npy"),
-        (np.zeros((50, 6)), "220 rows or more"),
+        (np.zeros((50, 6)), "66 rows or more"),
         (np.zeros((400, 7)), "same number of columns"),
         (np.full((400, 6), np.nan), "finite"),
         (np.array([{}] * 400, dtype=object), "an .npy file of numbers"),

@@ -31,7 +31,7 @@ __all__ = [
     "together",
 ]
 
-ANY = ("samples", "densities", "target", "likelihoods")
+ANY = ("samples", "densities", "target", "likelihoods", "functions")
 KERNELS = ("samples", "densities", "target")
 STEIN = ("densities", "target")
 TARGET = ("target",)

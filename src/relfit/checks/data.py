@@ -34,7 +34,7 @@ from relfit.stats.dependence import (
     is_sorted,
     order_effect,
 )
-from relfit.stats.joint import JointEstimate
+from relfit.stats.joint import JointEstimate, psi_rows
 from relfit.util.arrays import Array, Mask, Rows, host
 from relfit.util.text import listed, quoted
 
@@ -95,7 +95,7 @@ def rows_in_order(estimated: Estimated) -> Findings:
     joint = estimated.joint
     estimate = plan.estimate
     declared = estimate.groups is not None or estimate.dependence == "chain"
-    if joint.psi is None or declared:
+    if joint.psi is None or declared or _in_random_blocks(plan, joint):
         return Findings()
     if estimated.given is not plan.data or isinstance(estimate.estimator, PairDesign):
         plan = _of_first_rows(plan, estimated.given)
@@ -108,6 +108,14 @@ def rows_in_order(estimated: Estimated) -> Findings:
         effect = replace(effect, fades=False, doubtful=False)
     note = _note(plan, joint, effect, best)
     return Findings((note,), (note,) if effect.doubtful else ())
+
+
+def _in_random_blocks(plan: Plan, joint: JointEstimate) -> bool:
+    """Whether the contributions are those of random blocks or draws, which have no order."""
+    own = plan.data.own
+    if own is None:
+        return False
+    return own.resampling == "bootstrap" or (psi_rows(joint) or 0) < _fewest(joint)
 
 
 def _of_first_rows(plan: Plan, given: Data) -> Plan:

@@ -277,7 +277,7 @@ def is_affordable(plan: Plan) -> bool:
     at_locations = plan.at_locations is not None or estimate.locations is not None
     if at_locations or not isinstance(estimate.estimator, Complete):
         return False
-    if data.likelihood or scaled(estimate.kernel, 1.0) is None:
+    if data.without_kernel or scaled(estimate.kernel, 1.0) is None:
         return False
     pairs = pair_count(len(data.reference), [len(x) for x in data.samples.values()])
     columns = int(data.reference.shape[1])

@@ -9,10 +9,12 @@ from typing import Any
 import click
 
 from relfit.cli.outputs import check_outputs, say
-from relfit.cli.sections import AT_LEAST_1, SectionedCommand, flag, opt, section
+from relfit.cli.sections import AT_LEAST_0, AT_LEAST_1, SectionedCommand, flag, opt, section
 from relfit.cli.workers import cluster_client
 from relfit.util.errors import InputError
 
+# Options that say where data are.
+_PATHS = ("data", "features", "images", "attributes", "generated", "weights")
 DONE = 0
 CHECK_FAILED = 1
 
@@ -34,6 +36,16 @@ CHECK_FAILED = 1
         is_flag=True,
     ),
     opt(
+        "--trials N",
+        "Run N trials of each setting.  [default: 100 to 3000, by the experiment]",
+        type=AT_LEAST_1,
+    ),
+    opt(
+        "--n LIST",
+        "Use these sample sizes, such as 200,1000, in place of the experiment's.",
+    ),
+    opt("--seed N", "Seed of the first trial.  [default: 0]", type=AT_LEAST_0),
+    opt(
         "--out DIR",
         "Write the outputs to this folder.  [default: reproduction, or reproduction-quick]",
     ),
@@ -50,8 +62,28 @@ CHECK_FAILED = 1
         is_flag=True,
     ),
     opt(
+        "--images DIR",
+        "For table1-celeba, the folder of CelebA's aligned images, or a part of them.",
+    ),
+    opt(
+        "--attributes FILE",
+        "For table1-celeba, CelebA's list_attr_celeba.txt or .csv, which says who smiles.",
+    ),
+    opt(
+        "--generated DIR",
+        "For table1-celeba, generated faces, in one folder or in the subfolders smiling and "
+        "other.",
+    ),
+    opt(
+        "--model NAME",
+        "For table1-celeba, the network of the features; see relfit features --list.  "
+        "[default: efficientnet-lite0]",
+    ),
+    opt("--weights PATH", "The network's weights, if they are not in the usual place."),
+    opt(
         "--features DIR",
-        "For table1-celeba, the folder with the four feature files of the authors.",
+        "For table1-celeba, a folder of feature files in place of images: ref_smile.npy, "
+        "ref_nonsmile.npy and, if there are any, gen_smile.npy and gen_nonsmile.npy.",
     ),
     opt(
         "--progress/--no-progress",
@@ -74,17 +106,19 @@ def reproduce_command(
     skipped.
     """
     from relfit.paper.experiment import DataAbsent, DataOptions
-    from relfit.paper.reproduce import ALL, named, reproduce, write_document
+    from relfit.paper.reproduce import ALL, Scope, named, reproduce, write_document
 
-    if quick and docs is not None:
-        raise InputError("--docs: the page is made of full runs; leave out --quick")
+    scope = Scope(quick, params["trials"], _sizes(params["n"]), params["seed"] or 0)
+    if scope.words and docs is not None:
+        raise InputError(f"--docs: the page is made of full runs; leave out {scope.words}")
     check_outputs({"docs": docs})
-    data, features = (
-        Path(params[option]) if params[option] else None for option in ("data", "features")
+    data_options = DataOptions(
+        **{option: Path(params[option]) if params[option] else None for option in _PATHS},
+        download=params["download"],
+        model=params["model"],
     )
-    data_options = DataOptions(data, features, params["download"])
     experiments = named(name)
-    for option in ("data", "features", "download"):
+    for option in (*_PATHS, "download", "model"):
         if params[option] and not any(
             f"--{option}" in experiment.data_options for experiment in experiments
         ):
@@ -101,7 +135,7 @@ def reproduce_command(
         for experiment in experiments:
             try:
                 report = reproduce(
-                    experiment, folder, quick=quick, data_options=data_options, **options
+                    experiment, folder, scope=scope, data_options=data_options, **options
                 )
             except DataAbsent as absent:
                 if name != ALL:
@@ -121,3 +155,13 @@ def reproduce_command(
         write_document(folder, docs)
         say(f"Page: {docs}")
     return CHECK_FAILED if failed else DONE
+
+
+def _sizes(text: str | None) -> tuple[int, ...] | None:
+    """The sample sizes of --n."""
+    if text is None:
+        return None
+    sizes = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) > 0 for part in sizes):
+        raise InputError(f"--n: expected whole numbers such as 200,1000; got {text!r}")
+    return tuple(dict.fromkeys(map(int, sizes)))

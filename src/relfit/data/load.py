@@ -81,7 +81,7 @@ from relfit.util.errors import InputError, way
 from relfit.util.progress import Progress
 from relfit.util.text import as_name, is_text, listed
 
-Kind = Literal["samples", "densities", "target", "likelihoods"]
+Kind = Literal["samples", "densities", "target", "likelihoods", "functions"]
 ToRows = Callable[[str, Any], Array]
 Names = list[str]
 Positions = Sequence[int]
@@ -122,7 +122,7 @@ class Data:
     says how the rows were made from columns, where they were; the rows of densities are as
     they were given, until `encoded` applies it. `unscaled`: the number of columns of plain
     samples whose spreads differ. `instead`: why log densities are compared where KSD was to
-    be the default.
+    be the default. `own`: the discrepancy of the caller that samples are compared by.
     """
 
     reference: Array
@@ -142,6 +142,7 @@ class Data:
     unscaled: int | None = None
     instead: str = ""
     folder: Path | None = None
+    own: Any = None
 
     @property
     def kind(self) -> Kind:
@@ -150,9 +151,16 @@ class Data:
             return "target"
         if self.likelihood:
             return "likelihoods"
+        if self.own is not None:
+            return "functions"
         return (
             "densities" if isinstance(next(iter(self.models.values())), Density) else "samples"
         )
+
+    @property
+    def without_kernel(self) -> bool:
+        """True if the models are compared without a kernel."""
+        return self.likelihood or self.own is not None
 
     @property
     def samples(self) -> dict[str, Array]:

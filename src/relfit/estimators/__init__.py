@@ -25,6 +25,7 @@ from relfit.estimators.base import (
     pair_count,
 )
 from relfit.estimators.designs import Block, Incomplete, Linear
+from relfit.estimators.discrepancy import Functions
 from relfit.estimators.kernel import column_notes
 from relfit.estimators.ksd import Densities, Target
 from relfit.estimators.landmarks import (
@@ -53,6 +54,7 @@ KINDS: dict[str, Kind] = {
     "densities": Densities(),
     "target": Target(),
     "likelihoods": Likelihood(),
+    "functions": Functions(),
 }
 
 
@@ -103,7 +105,7 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
         counts = {key: len(np.unique(codes)) for key, codes in groups.codes.items()}
         group_sizes = (counts.get(None, 0), *(counts[name] for name in data.samples))
     sizes = (len(data.reference), *(len(x) for x in data.samples.values()))
-    columns = () if data.likelihood else column_notes(data, settings.kernel)
+    columns = () if data.without_kernel else column_notes(data, settings.kernel)
     return JointEstimate(
         tuple(data.models),
         estimates.values,
@@ -132,7 +134,7 @@ _MOST_PAIRS = 3
 def estimate_notes(joint: JointEstimate, settings: EstimateSettings) -> list[str]:
     """Notes for the reader about an estimate made with these settings."""
     notes = [*joint.notes, *size_notes(joint)]
-    if not joint.covariance.any() and joint.measure != "loglik":
+    if not joint.covariance.any() and joint.measure in ("mmd", "ksd", "score"):
         notes.append(
             "the kernel has one value on all pairs of rows, so it shows no difference between "
             "the models; choose a bandwidth "

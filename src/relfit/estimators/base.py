@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -115,12 +115,25 @@ def ratio(numerator: Array, denominator: Array) -> Array:
 
 def joint_psi(reference: Array, models: Sequence[Array], dependence: Dependence) -> Psi:
     """ψ rows from contributions of the reference's rows (n, l) and of each model's (m_i,),
-    which are centred here.
+    which are centred here. Paired rows make a U-statistic.
     """
     if dependence == "paired":
-        return Psi(centred(reference + np.stack(models, axis=1)))
+        return as_jackknife(Psi(centred(reference + np.stack(models, axis=1))))
     own = tuple(centred(rows) for rows in models)
     return Psi(centred(reference), own, shared=dependence == "shared")
+
+
+def as_jackknife(psi: Psi) -> Psi:
+    """ψ·(n−1)/(n−2): then ψᵀψ/(n(n−1)) is the jackknife covariance of a U-statistic, which
+    the plain projection falls short of by ((n−2)/(n−1))².
+    """
+    assert psi.reference is not None  # noqa: S101  (a U-statistic of its rows)
+    return replace(psi, reference=psi.reference * jackknife_factor(len(psi.reference)))
+
+
+def jackknife_factor(rows: int) -> float:
+    """(n−1)/(n−2)."""
+    return (rows - 1) / (rows - 2)
 
 
 @dataclass(frozen=True)

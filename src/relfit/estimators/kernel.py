@@ -16,6 +16,7 @@ from relfit.estimators.base import EstimateSettings, Kind, sample_name, samples_
 from relfit.estimators.pairkernel import row_products, squared_distances
 from relfit.kernels.base import Kernel, median_distance
 from relfit.kernels.composite import Collection, MultiScale, Select, Tilted
+from relfit.kernels.custom import FunctionKernel
 from relfit.kernels.standard import Gaussian
 from relfit.stats.decision import differences
 from relfit.stats.joint import JointEstimate
@@ -34,6 +35,8 @@ _TENSOR_NUMBERS = 2**27
 # Each sample is judged by about this many numbers, in at most and at least this many rows.
 _NUMBERS = 2**18
 _MOST_ROWS = 1000
+# Rows at which the symmetry of a function is looked at.
+_SYMMETRY_ROWS = 30
 _FEWEST_ROWS = 20
 
 # Rows, evenly spaced, whose nearest neighbours are looked at. Neighbours at most as far apart
@@ -85,6 +88,10 @@ def _resolved(
         resolved = _reaching(resolved, data)
     if isinstance(resolved, Tilted) and resolved.needs_centre:
         resolved = resolved.with_centre(centre_of(_pool(data, seed)))
+    if isinstance(resolved, FunctionKernel):
+        resolved.check_symmetric(host(_pool(data, seed))[:_SYMMETRY_ROWS])
+        if kind.smooth:
+            resolved = resolved.with_step(_median(data, seed))
     if kind.smooth and not resolved.smooth:
         raise InputError(
             f"kernel: KSD needs a smooth radial kernel (with φ' and φ''), got "

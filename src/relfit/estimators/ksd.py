@@ -25,6 +25,7 @@ from relfit.estimators.base import (
     Estimator,
     PairSource,
     SecondOrderMoments,
+    as_jackknife,
     ratio,
     samples_of,
     second_order,
@@ -49,6 +50,8 @@ from relfit.util.errors import InputError
 LARGEST = 1e50
 # With fewer batches of a chain, their means are too few for a normal approximation.
 FEWEST_BATCHES = 20
+# Numbers of a block of derivatives of a kernel that is a function.
+_BLOCK_NUMBERS = 2**21
 
 
 def complete(
@@ -81,15 +84,9 @@ def complete(
     yardstick = split_half_discrepancy(
         float(near[best]), n**2 - float(apart.counts.sum()), float(values[best]), n
     )
-    psi = jackknife(summed_by_group(apart.projection(), members))
+    psi = as_jackknife(Psi(centred(summed_by_group(apart.projection(), members))))
     estimates = Estimates(values, psi, yardstick=yardstick)
     return estimates if members is not None else rows.with_second_order(estimates, seed, kept)
-
-
-def jackknife(contributions: Array) -> Psi:
-    """ψ = 2(g − ḡ)·(n−1)/(n−2) of contributions g (n, l)."""
-    n = len(contributions)
-    return Psi(centred(contributions) * ((n - 1) / (n - 2)))
 
 
 def row_sums(
@@ -103,8 +100,27 @@ def row_sums(
     """Σ_{b≠a} u_i(x_a, x_b) for every row and model (n, l); the kernel is that of rows with
     the `centre` subtracted.
     """
+    if kernel.by_blocks:
+        return _sums_by_blocks(x, scores, kernel, runtime, centre)
     reduction = KernelSums(kernel, centre, len(scores))
     return kernel_sums(reduction, (x, *scores), [(0, 0)], runtime)[0].rows
+
+
+def _sums_by_blocks(
+    x: Array, scores: Sequence[Array], kernel: Kernel, runtime: Runtime, centre: Array | float
+) -> Array:
+    """The row sums of a kernel whose derivatives are known for blocks of rows only."""
+    stein = PairKernel(kernel)
+    rows = [shifted(x, centre), *scores]
+    size = max(1, _BLOCK_NUMBERS // rows[0].size)
+    sums = np.empty((len(x), len(scores)))
+    for start in range(0, len(x), size):
+        part = slice(start, start + size)
+        for i, values in enumerate(stein.stein([each[part] for each in rows], rows)):
+            sums[part, i] = values.sum(axis=1) - values.diagonal(start)
+        if runtime.progress is not None:
+            runtime.progress(min(start + size, len(x)), len(x))
+    return sums
 
 
 class SteinRows:

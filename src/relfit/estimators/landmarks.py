@@ -39,6 +39,8 @@ from relfit.estimators.base import (
     EstimateSettings,
     Estimator,
     Kind,
+    as_jackknife,
+    jackknife_factor,
     joint_psi,
     pair_count,
     ratio,
@@ -50,7 +52,7 @@ from relfit.estimators.kernel import centre_for, in_parts, shifted
 from relfit.estimators.locations import pooled_rows
 from relfit.estimators.pairkernel import PairKernel
 from relfit.estimators.sums import KernelSums, kernel_sums
-from relfit.stats.joint import mixed, positive_part
+from relfit.stats.joint import Psi, centred, mixed, positive_part
 from relfit.util.arrays import Array, Rows, host
 from relfit.util.checks import Whole, described, option
 from relfit.util.progress import Progress, in_turn
@@ -650,8 +652,9 @@ class SampleLandmarks(Approximation):
         both = zip(
             self.sizes, _strata(found, dependence), _strata(exact, dependence), strict=False
         )
+        scale = jackknife_factor(self.sizes[0]) if dependence == "paired" else 1.0
         strata = [
-            ResidualSample(size, near, true - near, places)
+            ResidualSample(size, near, true - near, places, scale)
             for size, (places, near), (_, true) in both
         ]
         g, *f = contributions
@@ -787,7 +790,7 @@ class SteinLandmarks(Approximation):
         g = sums(landmarks, np.stack(directions, axis=1), second) - diagonal / (n - 1)
         found = g[drawn_rows]
         exact = means[count:] - diagonal[drawn_rows] / (n - 1)
-        factor = (n - 1) / (n - 2)
+        factor = jackknife_factor(n)
         everyone = np.arange(self.models)
         stratum = ResidualSample(n, found, exact - found, everyone, factor, weights)
         values = g.mean(axis=0)
@@ -795,7 +798,7 @@ class SteinLandmarks(Approximation):
         yardstick = split_half_discrepancy(
             float(diagonal[:, best].sum()), n, float(values[best]), n
         )
-        estimates = Estimates(values, ksd.jackknife(g), yardstick=yardstick)
+        estimates = Estimates(values, as_jackknife(Psi(centred(g))), yardstick=yardstick)
         estimates = self.rows.with_second_order(estimates, seed)
         return correct_with_residuals(estimates, [stratum], count)
 

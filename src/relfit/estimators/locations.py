@@ -24,6 +24,7 @@ from relfit.estimators.base import (
     Estimates,
     EstimateSettings,
     Locations,
+    as_jackknife,
     joint_psi,
     sample_name,
     samples_of,
@@ -175,7 +176,8 @@ def ume(
             FeatureSample(reference, _difference(features(x), features(reference)), len(points))
             for x in samples
         ]
-        psi = Psi(centred(np.hstack([x.contributions(x.others[:, None]) for x in gaps])))
+        contributions = np.hstack([x.contributions(x.others[:, None]) for x in gaps])
+        psi = as_jackknife(Psi(centred(contributions)))
         return Estimates(
             np.array([x.squared_norm for x in gaps]),
             psi,
@@ -219,7 +221,7 @@ def fssd(reference: Array, scores: Scores, points: Array, kernel: Kernel) -> Est
     for part in parts:
         g[part] = part_of(part).contributions(totals) / ((n - 1) * points.size)
     some = part_of(slice(0, n, -(-n // SECOND_ORDER_ROWS)))
-    psi = Psi(centred(g) * ((n - 1) / (n - 2)))
+    psi = as_jackknife(Psi(centred(g)))
     return Estimates(
         g.mean(axis=0), psi, some.second_moments() * (2.0 / (n * (n - 1) * points.size**2))
     )

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -71,7 +71,8 @@ def complete(
 
     ``D_i = mean_{c≠c'} k(x_c,x_c') + mean_{a≠b} k(r_a,r_b) − 2 mean_{c,a} k(x_c,r_a)``;
     ``g_i(r_a) = Σ_{b≠a} k(r_a,r_b)/(n−1) − mean_c k(x_c,r_a)`` and f_i likewise for the
-    model's rows. When paired, the cross means leave out c = a, which would bias D by O(1/n).
+    model's rows. When paired, the cross means leave out c = a, which would bias D by O(1/n),
+    and ψᵀψ/(n(n−1)) is the jackknife covariance, as D is a U-statistic of the pairs then.
     With `members`, pairs within a group are left out, and ψ has a row for each group. Where
     the rows are some of larger samples of these `sizes`, the reference first, the
     second-order part and the yardstick are those of the samples.
@@ -308,7 +309,7 @@ class Samples(Kind):
     """Samples compared with a reference sample, by MMD²."""
 
     words = "samples"
-    discrepancies = ("mmd", "ume")
+    discrepancies: ClassVar[tuple[str, ...]] = ("mmd", "ume")
 
     def check(
         self, data: Data, estimator: Estimator, dependence: Dependence, *, grouped: bool

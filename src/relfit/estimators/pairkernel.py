@@ -25,7 +25,7 @@ from scipy.spatial.distance import cdist
 
 from relfit.compute.backend import LARGEST_PRODUCT_RATIO, Together
 from relfit.kernels.base import Kernel, Weight
-from relfit.kernels.custom import Precomputed
+from relfit.kernels.custom import FunctionKernel
 from relfit.util.arrays import Array, library, parts
 
 STEIN_WEIGHTS: tuple[Weight, ...] = ("phi", "dphi", "r2ddphi")
@@ -36,6 +36,8 @@ NEARLY_EQUAL = 1e-12
 # Rows multiplied at once: more would evaluate many pairs outside the band, fewer would leave
 # BLAS idle.
 STEP = 8
+# Single pairs of a kernel that is a function come from blocks of so many rows.
+FUNCTION_PAIRS = 16
 
 RowSums = Callable[[Mapping[Weight, Array]], Array]
 
@@ -195,8 +197,9 @@ class PairKernel:
         """k(x_a, y_b)."""
         if layout is ROW_BY_ROW:
             return self.kernel.pairs(x, y)
-        if isinstance(self.kernel, Precomputed):
-            return self.kernel.block(x, y)
+        if self.kernel.by_blocks:
+            values: Array = cast(Any, self.kernel).block(x, y)
+            return values
         return self.weights(x, y, ("phi",), layout)[0]
 
     def weights(
@@ -233,6 +236,8 @@ class PairKernel:
         self, first: Sequence[Array], second: Sequence[Array], layout: Layout = ALL_PAIRS
     ) -> list[Array]:
         """u_i(x_a, y_b) of each model; `first` and `second` hold rows with scores."""
+        if isinstance(self.kernel, FunctionKernel):
+            return self._function_stein(self.kernel, first, second, layout)
         gamma = decay_rate(self.kernel.untilted)
         if gamma is not None and isinstance(layout, Band):
             return self._gaussian_stein(gamma, first, second, layout)
@@ -268,6 +273,34 @@ class PairKernel:
             u *= phi
             values.append(u)
         return values
+
+    def _function_stein(
+        self,
+        kernel: FunctionKernel,
+        first: Sequence[Array],
+        second: Sequence[Array],
+        layout: Layout,
+    ) -> list[Array]:
+        """``u = k s·s' + s·∇_y k + s'·∇_x k + Σ_j ∂²k/∂x_j∂y_j``, from differences of k."""
+        if layout is ROW_BY_ROW:
+            count = len(first[0])
+            found = np.empty((len(first) - 1, count))
+            for start in range(0, count, FUNCTION_PAIRS):
+                part = slice(start, start + FUNCTION_PAIRS)
+                some = [x[part] for x in first], [y[part] for y in second]
+                for row, block in zip(found, self.stein(*some), strict=True):
+                    row[part] = block.diagonal()
+            return list(found)
+        x, *scores = first
+        y, *others = second
+        k, by_x, by_y, trace = kernel.derivatives(x, y)
+        return [
+            k * (s @ t.T)
+            + np.einsum("ad,abd->ab", s, by_y)
+            + np.einsum("bd,abd->ab", t, by_x)
+            + trace
+            for s, t in zip(scores, others, strict=True)
+        ]
 
     def stein_terms(
         self, first: Sequence[Array], second: Sequence[Array], layout: Layout = ALL_PAIRS

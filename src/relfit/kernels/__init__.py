@@ -13,7 +13,7 @@ from typing import Any
 
 from relfit.kernels.base import Kernel, ScaledKernel, Sum
 from relfit.kernels.composite import Collection, Decay, MultiScale, Select, Tilted
-from relfit.kernels.custom import Recorded
+from relfit.kernels.custom import FunctionKernel, Recorded
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
 from relfit.util.errors import InputError
 
@@ -42,7 +42,7 @@ _CLASSES: dict[str, type[Kernel]] = {
 
 def as_kernel(value: Any) -> Kernel | Select | None:
     """The meaning of ``kernel=``: a kernel, `Select` or None, a name in `NAMED` or "select",
-    or several kernels.
+    a function of two arrays of rows, or several kernels.
 
     >>> as_kernel("imq")
     IMQ(scale=1.0, exponent=-0.5)
@@ -57,19 +57,27 @@ def as_kernel(value: Any) -> Kernel | Select | None:
             f"got {value!r:.40}{hint}"
         )
     if isinstance(value, tuple | list):
-        return Collection(tuple(value))
+        return Collection(tuple(_or_function(each) for each in value))
     if isinstance(value, Recorded):
         raise InputError(
             f"kernel: {value.words!r} was read from a file, which holds no functions and no "
             f"matrices; pass the kernel "
             "itself"
         )
+    value = _or_function(value)
     if value is None or isinstance(value, Kernel | Select):
         return value
     raise InputError(
         f'kernel: expected a relfit kernel such as Gaussian() or IMQ(), or "select", got '
         f"{type(value).__name__}"
     )
+
+
+def _or_function(value: Any) -> Any:
+    """The value; a function of two arrays of rows as a kernel."""
+    if isinstance(value, Kernel | Select | type) or not callable(value):
+        return value
+    return FunctionKernel(value, getattr(value, "__name__", "function"))
 
 
 def kernel_from_dict(data: Mapping[str, Any]) -> Kernel:

@@ -57,6 +57,8 @@ class Kernel:
 
     # True if the kernel is φ(t) and nothing else, so that it can be added to others and tilted.
     plain: ClassVar[bool] = True
+    # True if `block` gives the values of all pairs of some rows.
+    by_blocks: ClassVar[bool] = False
 
     def phi(self, t: Array) -> Array:
         """φ(t); refused by kernels that are no functions of t: code that works with φ must

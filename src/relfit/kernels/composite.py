@@ -408,14 +408,26 @@ class Collection(Kernel):
         )
 
 
+def kernels_of(kernel: Kernel | Select | None) -> tuple[Kernel, ...]:
+    """The kernel, or those of several: all are given by blocks, or none is."""
+    if kernel is None:
+        return ()
+    if isinstance(kernel, Select):
+        kernels = kernel.candidates or ()
+    else:
+        kernels = kernel.kernels if isinstance(kernel, Collection) else (kernel,)
+    if len({each.by_blocks for each in kernels}) > 1:
+        raise InputError(
+            "kernel: expected functions or kernel matrices throughout, or none, got some of each"
+        )
+    return kernels
+
+
 def table_of(kernel: Kernel | Select | None) -> Precomputed | None:
     """The kernel matrix if `kernel` is one, or the first of several kernel matrices; None
     for kernels of rows.
     """
-    several = (
-        kernel.candidates if isinstance(kernel, Select) else getattr(kernel, "kernels", None)
-    )
-    kernels = several if several is not None else (kernel,)
+    kernels = kernels_of(kernel)
     matrices = [each for each in kernels if isinstance(each, Precomputed)]
     if len({len(each.matrix) for each in matrices}) > 1 or 0 < len(matrices) < len(kernels):
         raise InputError(

@@ -1,5 +1,6 @@
 """Kernels of your own: a function of r², with derivatives given or taken by automatic
-differentiation, or the matrix of the values of a kernel of graphs, strings or sets.
+differentiation; any function of two rows; or the matrix of the values of a kernel of graphs,
+strings or sets.
 
 A file cannot hold functions or matrices; what it keeps of such a kernel is its description
 (`Recorded`).
@@ -9,14 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from importlib import import_module
-from typing import Any, ClassVar, NoReturn, cast
+from typing import Any, ClassVar, NamedTuple, NoReturn, cast
 
 import numpy as np
 
-from relfit.kernels.base import Kernel, Length, ScaledKernel, Variable
+from relfit.kernels.base import Kernel, Length, ScaledKernel, Variable, check_positive
 from relfit.util.arrays import Array, Rows, library
 from relfit.util.errors import InputError
 
@@ -32,6 +33,13 @@ _DERIVATIVES = ("derivative", "second_derivative")
 _TOLERANCE = 1e-4
 # Rows that are checked at a time, so that the checks need little memory beside the matrix.
 _CHECKED_ROWS = 1024
+# Steps of differences of a kernel, in median distances: the second differences have about seven
+# digits.
+_STEPS = 1.0 / 3000.0
+# Single pairs come from blocks of so many rows.
+_PAIRS_AT_ONCE = 32
+# A function may be evaluated to fewer digits than these.
+_ASYMMETRY = 1e-8
 
 
 @dataclass(frozen=True)
@@ -253,6 +261,118 @@ class Recorded(Kernel):
         return self.words
 
 
+class Derivatives(NamedTuple):
+    """Of pairs of rows: k, ∇_x k and ∇_y k (…, d), and Σ_j ∂²k/∂x_j∂y_j."""
+
+    value: Array
+    by_x: Array
+    by_y: Array
+    trace: Array
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionKernel(Kernel):
+    """Any positive definite k(x, y), as a function of two arrays of rows.
+
+    `function(x, y)` gets rows (n, d) and (m, d) and returns the values (n, m). The function
+    itself can also be given as ``kernel=``. KSD takes derivatives by central differences: k
+    must have two derivatives, and takes about 8d evaluations for each pair of rows. Whether
+    k is positive definite is not checked, symmetry is.
+
+    Args:
+        function: k.
+        name: the kernel's name in tables.
+        step: of the differences, in the units of the data; None is 1/3000 of the median
+            distance of the rows.
+
+    >>> kernel = FunctionKernel(lambda x, y: 1.0 / (1.0 + np.abs(x[:, None] - y).sum(axis=2)))
+    >>> kernel.block(np.zeros((1, 2)), np.array([[0.0, 0.0], [1.0, 2.0]]))
+    array([[1.  , 0.25]])
+    """
+
+    function: Callable[[Array, Array], Any]
+    name: str = "function"
+    step: float | None = None
+    origin: Array | float = field(default=0.0, repr=False)
+    plain: ClassVar[bool] = False
+    smooth: ClassVar[bool] = True
+    writable: ClassVar[bool] = False
+    by_blocks: ClassVar[bool] = True
+    # A function may see where the rows are, as one of x·y does.
+    variable: ClassVar[Variable] = "dot"
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise InputError(
+                f"function of FunctionKernel: expected a function of two arrays of rows, got "
+                f"{type(self.function).__name__}"
+            )
+        if self.step is not None:
+            check_positive("step of FunctionKernel", self.step)
+
+    def moved(self, by: Array | float) -> FunctionKernel:
+        return replace(self, origin=self.origin + by)
+
+    def with_step(self, median: float) -> FunctionKernel:
+        """The kernel with a step for rows at this median distance, unless it has one."""
+        return self if self.step is not None else replace(self, step=_STEPS * median)
+
+    def block(self, x: Array, y: Array) -> Array:
+        """k of every row of x with every row of y: (n, m)."""
+        return self._values(x + self.origin, y + self.origin)
+
+    def pairs(self, x: Array, y: Array) -> Array:
+        found = np.empty(len(x))
+        for start in range(0, len(x), _PAIRS_AT_ONCE):
+            part = slice(start, start + _PAIRS_AT_ONCE)
+            found[part] = self.block(x[part], y[part]).diagonal()
+        return found
+
+    def diagonal(self, rows: Array) -> Array:
+        return self.pairs(rows, rows)
+
+    def derivatives(self, x: Array, y: Array) -> Derivatives:
+        """Of every row of x with every row of y, by central differences."""
+        x = x + self.origin
+        y = y + self.origin
+        value = self._values(x, y)
+        by_x, by_y = (np.empty((*value.shape, x.shape[1])) for _ in range(2))
+        trace = np.zeros_like(value)
+        h = float(self.step or _STEPS)
+        for j, along in enumerate(h * np.eye(x.shape[1])):
+            by_x[:, :, j] = (self._values(x + along, y) - self._values(x - along, y)) / (2 * h)
+            by_y[:, :, j] = (self._values(x, y + along) - self._values(x, y - along)) / (2 * h)
+            both = self._values(x + along, y + along) + self._values(x - along, y - along)
+            apart = self._values(x + along, y - along) + self._values(x - along, y + along)
+            trace += (both - apart) / (4 * h * h)
+        return Derivatives(value, by_x, by_y, trace)
+
+    def _values(self, x: Array, y: Array) -> Array:
+        # Copies: a function that works in place must not change the data.
+        values = np.asarray(self.function(x.copy(), y.copy()), dtype=np.float64)
+        expected = (len(x), len(y))
+        if values.shape != expected:
+            raise InputError(
+                f"{self.describe()}: expected values of shape {expected} for {len(x)} and "
+                f"{len(y)} rows, got shape {values.shape}"
+            )
+        if not np.isfinite(values).all():
+            raise InputError(f"{self.describe()}: expected finite values, got NaN or infinity")
+        return values
+
+    def check_symmetric(self, rows: Array) -> None:
+        """Refuse a function with k(x, y) ≠ k(y, x) at some of these rows."""
+        values = self._values(rows, rows)
+        if np.abs(values - values.T).max() > _ASYMMETRY * np.abs(values).max():
+            raise InputError(f"{self.describe()}: expected k(x, y) = k(y, x), got other values")
+
+    def describe(self) -> str:
+        return f"{self.name} kernel"
+
+
 @dataclass(frozen=True, eq=False)
 class Precomputed(Kernel):
     """``k(a, b) = matrix[a, b]``: a row of data is the number of an item. For MMD.
@@ -269,6 +389,7 @@ class Precomputed(Kernel):
 
     matrix: Array = field(repr=False)
     plain: ClassVar[bool] = False
+    by_blocks: ClassVar[bool] = True
     smooth: ClassVar[bool] = False
     writable: ClassVar[bool] = False
     # Row numbers must not be shifted, as the rows of a radial kernel may be.

@@ -51,6 +51,7 @@ from relfit.paper.experiment import (
     Decision,
     Experiment,
     Log,
+    Printed,
     Results,
     Row,
     Setting,
@@ -493,6 +494,10 @@ def prepare(options: DataOptions, quick: bool, log: Log) -> Setting:
     """Fit what is not in the cache; the study's name there and the digest of its contents."""
     rows = robberies(options, log)
     recipe = QUICK if quick else FULL
+    if quick:
+        log(
+            f"{NAME} --quick: the flows are trained for seconds only; their figures are no result"
+        )
     least = recipe.train + recipe.draw
     if len(rows) < least:
         raise InputError(
@@ -644,6 +649,23 @@ def table(results: Results) -> list[Row]:
     return rows
 
 
+def printed(results: Results) -> list[Printed]:
+    """The paper's 20 rates, with the kernel and the correction that its text names."""
+    cell = next(
+        cell for cell in _with_maf(results) if cell.setting["kernel"] == next(iter(KERNELS))
+    )
+    tests = _tests(cell)
+    return [
+        Printed(
+            f"{name} {kind} of {model}",
+            figures[model],
+            cell.mean(tests[name], model, KEYS[kind]),
+        )
+        for (name, kind), figures in PAPER.items()
+        for model in LINEUP
+    ]
+
+
 def extras(results: Results) -> Mapping[str, list[Row]]:
     """The ablations: correction and split of RelMulti, base and penalty of the flow."""
     study = _study(results)
@@ -666,6 +688,7 @@ def extras(results: Results) -> Mapping[str, list[Row]]:
                 "NLL": study.nll(flow),
                 "lowest NLL": cell.mean("NLL", flow, "selected"),
                 "RelPSI sel.": cell.mean("RelPSI", flow, "selected"),
+                "RelPSI sel. of MoG (5)": cell.mean("RelPSI", "MoG (5)", "selected"),
                 "RelPSI rej.": cell.mean("RelPSI", flow),
                 "RelMulti rej.": cell.mean(tests["RelMulti"], flow),
                 "best set rej.": cell.mean("best set", flow),
@@ -768,4 +791,5 @@ EXPERIMENT = Experiment(
     prepare=prepare,
     data_options=("--data", "--download"),
     extras=extras,
+    printed=printed,
 )

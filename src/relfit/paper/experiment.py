@@ -197,6 +197,39 @@ def bounded(
     return Check(claim, ok, ", ".join(point.at(axis) for point in points))
 
 
+# Trials behind the paper's rates, but where it says otherwise.
+PAPERS_TRIALS = 100
+
+
+class Printed(NamedTuple):
+    """A rate that the paper prints, and ours."""
+
+    what: str
+    paper: float
+    ours: Rate
+    papers_trials: int = PAPERS_TRIALS
+
+    @property
+    def error(self) -> float:
+        """The standard error of the difference; of the paper's rate p by (np + 1)/(n + 2)."""
+        n = self.papers_trials
+        p = (n * self.paper + 1.0) / (n + 2.0)
+        return math.hypot(self.ours[1], math.sqrt(p * (1.0 - p) / n))
+
+    @property
+    def within(self) -> bool:
+        """Whether the two differ by at most 3 standard errors of their difference."""
+        return abs(self.ours[0] - self.paper) <= 3.0 * self.error
+
+    def row(self) -> Row:
+        return {
+            "printed": self.what,
+            "the paper": self.paper,
+            "ours": self.ours,
+            "within 3 s.e.": "yes" if self.within else "no",
+        }
+
+
 # ── data ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -208,11 +241,16 @@ class DataAbsent(InputError):
 
 @dataclass(frozen=True)
 class DataOptions:
-    """The options --data FILE, --features DIR and --download."""
+    """The options of `relfit reproduce` that say where data are."""
 
     data: Path | None = None
     features: Path | None = None
     download: bool = False
+    images: Path | None = None
+    attributes: Path | None = None
+    generated: Path | None = None
+    model: str | None = None
+    weights: Path | None = None
 
 
 def cache_folder(name: str) -> Path:
@@ -253,10 +291,13 @@ class Experiment:
         trial: module-level, a pure function of (setting, seed); returns {"decisions": […]}.
         checks: what must hold; claims whose settings were not run are left out.
         prepare: for real data: finds or fetches them (and trains models), and returns what
-            is added to every setting, a digest that names what was prepared; raises
-            DataAbsent where the data are not there.
+            is added to every setting, a digest that names what was prepared, and under
+            "most n" the largest n that they allow; raises DataAbsent where the data are not
+            there.
         data_options: the options of `relfit reproduce` that `prepare` uses.
         extras: more tables, by the line above each.
+        printed: the rates that the paper prints, beside ours.
+        about: what the data are, in words, from what `prepare` returned.
     """
 
     name: str
@@ -270,6 +311,8 @@ class Experiment:
     prepare: Callable[[DataOptions, bool, Log], Setting] = lambda *_: {}
     data_options: tuple[str, ...] = ()
     extras: Callable[[Results], Mapping[str, list[Row]]] = lambda _: {}
+    printed: Callable[[Results], list[Printed]] = lambda _: []
+    about: Callable[[Setting], str] = lambda _: ""
 
     def count(self, quick: bool) -> int:
         return self.trials[quick]

@@ -16,7 +16,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
@@ -34,6 +34,7 @@ from relfit.paper.experiment import (
     Check,
     DataOptions,
     Experiment,
+    Printed,
     Results,
     Row,
     markdown_table,
@@ -41,6 +42,7 @@ from relfit.paper.experiment import (
 from relfit.paper.runner import Store, Trial, run_trials
 from relfit.util.errors import InputError
 from relfit.util.files import write_bytes_atomic, write_text_atomic
+from relfit.util.text import listed
 
 ALL = "all"
 CATALOGUE: dict[str, Experiment] = {
@@ -60,6 +62,8 @@ VERSION = "2"
 STORE = "store.sqlite"
 DPI = 100
 IMAGES = "images/reproduction"
+# The key under which `prepare` returns the largest n.
+MOST = "most n"
 # The keys of every decision, first in trials.csv.
 FIRST = ("test", "model", "worse", "pvalue")
 
@@ -98,19 +102,57 @@ class Report:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Scope:
+    """How much of an experiment is run.
+
+    Attributes:
+        quick: a few trials of a few settings.
+        trials: trials per setting; None is the experiment's own number.
+        sizes: sample sizes in place of the experiment's; None keeps those.
+        first_seed: the seed of the first trial, one less than that of the next.
+    """
+
+    quick: bool = False
+    trials: int | None = None
+    sizes: tuple[int, ...] | None = None
+    first_seed: int = 0
+
+    def count(self, experiment: Experiment) -> int:
+        """Trials per setting."""
+        return experiment.count(self.quick) if self.trials is None else self.trials
+
+    def settings(self, experiment: Experiment) -> list[dict[str, Any]]:
+        """The settings, with the sizes that were asked for in place of n."""
+        settings = experiment.settings(self.quick)
+        if self.sizes is None:
+            return settings
+        sized = [{**setting, "n": n} for n in self.sizes for setting in settings]
+        return [setting for k, setting in enumerate(sized) if setting not in sized[:k]]
+
+    @property
+    def words(self) -> str:
+        """What is not as in the full run; empty for that."""
+        changes: dict[str, Any] = {"--trials": self.trials, "--seed": self.first_seed or None}
+        if self.sizes is not None:
+            changes["--n"] = ",".join(map(str, self.sizes))
+        given = [f"{flag} {value}" for flag, value in changes.items() if value is not None]
+        return " ".join([*(["--quick"] if self.quick else []), *given])
+
+
 def reproduce(
     experiment: Experiment,
     out: str | os.PathLike[str],
     *,
-    quick: bool = False,
+    scope: Scope = Scope(),
     data_options: DataOptions | None = None,
     **options: Any,
 ) -> Report:
     """Run what is missing of an experiment and write its outputs to OUT/NAME.
 
-    `out` is created if it does not exist and has one store for all its experiments. `quick`
-    runs fewer settings and trials, `data_options` are for experiments on real data, and the
-    other options are those of `run_trials`.
+    `out` is created if it does not exist and has one store for all its experiments.
+    `data_options` are for experiments on real data, and the other options are those of
+    `run_trials`.
     """
 
     def log(line: str) -> None:
@@ -118,14 +160,26 @@ def reproduce(
             print(line, file=sys.stderr, flush=True)
 
     # The digest of what was prepared is a part of every setting.
-    prepared = experiment.prepare(data_options or DataOptions(), quick, log)
-    settings = [{**setting, **prepared} for setting in experiment.settings(quick)]
+    prepared = experiment.prepare(data_options or DataOptions(), scope.quick, log)
+    most = prepared.pop(MOST, None)
+    settings = [{**setting, **prepared} for setting in scope.settings(experiment)]
+    if most is not None:
+        if any(setting["n"] > most for setting in settings):
+            log(f"{experiment.name}: n = {most}, as far as the data reach without reuse")
+        capped = [{**setting, "n": min(setting["n"], most)} for setting in settings]
+        settings = [each for k, each in enumerate(capped) if each not in capped[:k]]
     folder = Path(out) / experiment.name
     folder.mkdir(parents=True, exist_ok=True)
     with Store(Path(out) / STORE, version=VERSION) as store:
         function = partial(timed, experiment.trial)
         stored = run_trials(
-            store, experiment.name, settings, experiment.count(quick), function, **options
+            store,
+            experiment.name,
+            settings,
+            scope.count(experiment),
+            function,
+            first_seed=scope.first_seed,
+            **options,
         )
     results = [
         Cell(setting, outcomes) for setting, outcomes in zip(settings, stored, strict=True)
@@ -133,12 +187,26 @@ def reproduce(
     table = markdown_table(experiment.table(results))
     for line, rows in experiment.extras(results).items():
         table += f"\n{line}\n\n{markdown_table(rows)}"
-    table += certain_rates(table, experiment.count(quick))
+    printed = experiment.printed(results)
+    if printed:
+        table += f"\n{_agreeing(printed)}\n\n"
+        table += markdown_table([number.row() for number in printed])
+    table += certain_rates(table, scope.count(experiment))
     seconds = [outcome["seconds"] for cell in results for outcome in cell.outcomes]
     checks = tuple(experiment.checks(results))
     report = Report(folder, table, checks, len(seconds), sum(seconds))
-    _write_outputs(experiment, results, report, quick)
+    about = experiment.about(prepared)
+    _write_outputs(experiment, results, report, printed, scope, about)
     return report
+
+
+def _agreeing(printed: Sequence[Printed]) -> str:
+    """How many of the paper's numbers come out."""
+    within = sum(number.within for number in printed)
+    return (
+        f"{within} of the {len(printed)} rates that the paper prints lie within 3 standard "
+        f"errors of the difference:"
+    )
 
 
 def certain_rates(table: str, trials: int) -> str:
@@ -161,11 +229,16 @@ def certain_rates(table: str, trials: int) -> str:
 
 
 def _write_outputs(
-    experiment: Experiment, results: Results, report: Report, quick: bool
+    experiment: Experiment,
+    results: Results,
+    report: Report,
+    printed: Sequence[Printed],
+    scope: Scope,
+    about: str,
 ) -> None:
     """trials.csv, table.md, figure.png, figure.svg and run.json."""
     folder = report.folder
-    rows = tidy(experiment.name, results)
+    rows = tidy(experiment.name, results, scope.first_seed)
     text = io.StringIO()
     # Trials that an older relfit stored may have other columns.
     columns = dict.fromkeys(name for row in rows for name in row)
@@ -186,17 +259,20 @@ def _write_outputs(
             write_bytes_atomic(folder / f"figure.{form}", stream.getvalue())
     run = {
         "experiment": experiment.name,
-        "quick": quick,
-        "trials_per_setting": experiment.count(quick),
+        "asked": scope.words,
+        "trials_per_setting": scope.count(experiment),
         "trials": report.trials,
         "seconds": round(report.seconds, 1),
         "relfit": __version__,
         "checks": [check._asdict() for check in report.checks],
+        "printed": len(printed),
+        "within": sum(number.within for number in printed),
+        "about": about,
     }
     write_text_atomic(folder / "run.json", json.dumps(run, indent=1, ensure_ascii=False) + "\n")
 
 
-def tidy(name: str, results: Results) -> list[Row]:
+def tidy(name: str, results: Results, first_seed: int = 0) -> list[Row]:
     """One row per trial and decision: the experiment, its setting, the seed, then the
     decision.
     """
@@ -209,7 +285,7 @@ def tidy(name: str, results: Results) -> list[Row]:
             **_plain(decision),
         }
         for cell in results
-        for seed, outcome in enumerate(cell.outcomes)
+        for seed, outcome in enumerate(cell.outcomes, first_seed)
         for decision in outcome["decisions"]
     ]
 
@@ -246,7 +322,8 @@ def write_document(out: str | os.PathLike[str], path: str | os.PathLike[str]) ->
     images = Path(path).parent / IMAGES
     images.mkdir(parents=True, exist_ok=True)
     head, sections = template()
-    parts = [head]
+    runs = [_run(Path(out) / experiment.name) for experiment in finished]
+    parts = [Template(head).substitute(_counted(runs))]
     for experiment in finished:
         name = experiment.name
         folder = Path(out) / name
@@ -267,10 +344,30 @@ def template() -> tuple[str, dict[str, str]]:
     }
 
 
+def _run(folder: Path) -> dict[str, Any]:
+    run: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    return run
+
+
+def _counted(runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """How many checks pass, and how many of the paper's rates come out, over all runs."""
+    checks = [check["ok"] for run in runs for check in run["checks"]]
+    rates = [
+        f"{run['within']} of {run['printed']} in {run['experiment']}"
+        for run in runs
+        if run["printed"]
+    ]
+    return {
+        "checks": f"{sum(checks)} of {len(checks)}",
+        "printed": listed(rates) or "none",
+    }
+
+
 def _filled(experiment: Experiment, folder: Path) -> dict[str, str]:
-    run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    run = _run(folder)
     table = (folder / "table.md").read_text(encoding="utf-8")
-    quick = "**Quick version, not the full run:** " if run["quick"] else ""
+    asked = run["asked"]
+    part = f"**Not the full run ({asked}):** " if asked else ""
     trials = f"{run['trials']} trials in all ({run['trials_per_setting']} a row)"
     picture = f"![{experiment.title}]({IMAGES}/{experiment.name}.png)"
     checks = [
@@ -278,13 +375,17 @@ def _filled(experiment: Experiment, folder: Path) -> dict[str, str]:
         for each in run["checks"]
     ]
     failed = sum(not check["ok"] for check in run["checks"])
-    agreement = f"yes, all {len(checks)} checks pass."
+    agreement = f"all {len(checks)} checks pass."
     if failed:
-        agreement = f"not in full: {failed} of {len(checks)} checks fail, marked below."
+        agreement = f"{failed} of {len(checks)} checks fail, marked below."
+    if run["printed"]:
+        rates = f"{run['within']} of the {run['printed']} rates that the paper prints come out"
+        agreement = f"{rates} (within 3 standard errors); {agreement}"
     seconds = run["seconds"]
     duration = f"{seconds:.0f} s" if seconds < 120.0 else f"{seconds / 60.0:.0f} min"
     return {
         "title": experiment.title,
-        "results": f"{table}\n{quick}{trials}, {duration} of processor time.\n\n{picture}",
+        "results": f"{table}\n{part}{trials}, {duration} of processor time.\n\n{picture}",
+        "about": run["about"],
         "agreement": "\n".join([f"**Agreement:** {agreement}", "", *checks]),
     }

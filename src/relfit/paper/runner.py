@@ -135,6 +135,7 @@ def run_trials(
     executor: Any = None,
     progress: Progress | bool | None = None,
     workers: int | None = None,
+    first_seed: int = 0,
 ) -> list[list[dict[str, Any]]]:
     """Run what is missing of `function(setting, seed)` and return all results, per setting,
     ordered by seed.
@@ -143,13 +144,14 @@ def run_trials(
         store: where finished trials are kept; its `version` is that of the computation.
         experiment: key of the experiment in the store.
         settings: JSON-able mappings; the function gets each as it reads back from JSON.
-        trials: number of trials per setting (seeds 0, 1, …).
+        trials: number of trials per setting.
         function: module-level, pure, returns a JSON-able mapping.
         executor: any `concurrent.futures.Executor` or a `dask.distributed.Client`, left
             open; None starts one process per core, one thread each.
         progress: None reports on stderr (a bar on a terminal, otherwise a line every half a
             minute), False is silent, a function is called with (trials done, trials in all).
         workers: worker processes where there is no executor; None is one per core.
+        first_seed: the seed of the first trial; the others follow.
 
     >>> import tempfile
     >>> from concurrent.futures import ThreadPoolExecutor
@@ -166,10 +168,11 @@ def run_trials(
     [[{'sum': 1}, {'sum': 2}, {'sum': 3}], [{'sum': 5}, {'sum': 6}, {'sum': 7}]]
     """
     texts = [canonical_json(setting) for setting in settings]
+    seeds = range(first_seed, first_seed + trials)
     missing = []
     for text in dict.fromkeys(texts):
         done = store.by_seed(experiment, json.loads(text))
-        missing += [(text, seed) for seed in range(trials) if seed not in done]
+        missing += [(text, seed) for seed in seeds if seed not in done]
     if missing:
         processes = workers or (
             len(executor.nthreads()) if hasattr(executor, "nthreads") else usable_cores()
@@ -181,7 +184,7 @@ def run_trials(
         ):
             _drive(store, experiment, missing, function, pool, WINDOW * processes, advance)
     stored = [store.by_seed(experiment, json.loads(text)) for text in texts]
-    return [[results[seed] for seed in range(trials)] for results in stored]
+    return [[results[seed] for seed in seeds] for results in stored]
 
 
 # The setting of a trial, its seed and its result.

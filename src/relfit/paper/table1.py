@@ -1,8 +1,8 @@
 """Table 1: five mixtures of two groups of images against an even one, beside selection by
 the lowest FID.
 
-table1-celeba has the paper's groups, smiling and other faces, from the authors' four files
-of Inception features. table1-digits has images that come with relfit: digits 0 to 4 and 5 to
+table1-celeba has the paper's groups, smiling and other faces, from folders of photographs or
+from files of their features. table1-digits has images that come with relfit: digits 0 to 4 and 5 to
 9 in place of the faces.
 """
 
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from relfit import IMQ
 from relfit.paper.experiment import (
     PLAIN,
+    Cell,
     Check,
     DataAbsent,
     DataOptions,
@@ -30,6 +31,7 @@ from relfit.paper.experiment import (
     Experiment,
     Log,
     Point,
+    Printed,
     Results,
     Row,
     Setting,
@@ -45,6 +47,7 @@ from relfit.paper.experiment import (
     new_figure,
     relmulti,
 )
+from relfit.paper.faces import ABOUT, GENERATED_FILES, REAL_FILES, feature_files
 from relfit.paper.problems import GREY_LEVELS, digits
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
@@ -71,8 +74,10 @@ TESTS: Tests = {
     "carving": ("all", {"test": "carve"}),
     PAIRED: ("pair", {"test": "relpsi"}),
 }
+WITHOUT_GENERATED = {name: test for name, test in TESTS.items() if name != PAIRED}
 SHOWN = ("RelPSI", "RelMulti", "best set", "carving")
 FID = "FID"
+FID_RESAMPLED = "FID, 10 resamples"
 # The key of a decision for each rate of the tables: declared worse, and selected as best.
 KEYS = {"rej.": "worse", "sel.": "selected"}
 PAPER = {
@@ -91,16 +96,19 @@ SIZES = (300, 500)
 QUICK_SIZES = (300,)
 
 CELEBA_NAME = "table1-celeba"
-REAL_FILES = ("ref_smile.npy", "ref_nonsmile.npy")
-GENERATED_FILES = ("gen_smile.npy", "gen_nonsmile.npy")
 CELEBA_SIZE = 2000
+# With fewer rows half of them are too few to test on.
+FEWEST_CELEBA = 60
 QUICK_CELEBA_SIZE = 200
 HOW_TO_GET = (
-    f"{CELEBA_NAME}: its data are not on this machine; give the folder of the authors' "
-    f"feature files "
-    f"({', '.join((*GENERATED_FILES, *REAL_FILES))}) with --features DIR, or run "
-    f"table1-digits, which has its own"
+    f"{CELEBA_NAME}: its data are not on this machine; give CelebA's aligned images with "
+    f"--images DIR --attributes list_attr_celeba.txt [--generated DIR], or features with "
+    f"--features DIR, or run table1-digits, which has its own images"
 )
+# Features from which FID by resampling takes long, and the trials that compute it then.
+MANY_FEATURES = 512
+EVERY = 10
+RESAMPLES = 10
 
 
 def fids(reference: Array, samples: Mapping[str, Array]) -> dict[str, float]:
@@ -115,23 +123,53 @@ def fids(reference: Array, samples: Mapping[str, Array]) -> dict[str, float]:
     >>> round(fids(x, {"moved": x + [3.0, 4.0]})["moved"], 6)
     25.0
     """
-    mean, covariance = _moments(reference)
-    sizes, directions = np.linalg.eigh(covariance)
-    root = np.asarray((directions * np.sqrt(np.maximum(sizes, 0.0))) @ directions.T)
+    mean, rows = _scaled(reference)
+    root: Array | None = None
     distances = {}
     for name, sample in samples.items():
-        other_mean, other = _moments(sample)
-        # Singular covariances (n < d) have eigenvalues of 0, which rounding makes negative.
-        overlap = np.sqrt(np.maximum(np.linalg.eigvalsh(root @ other @ root), 0.0)).sum()
+        other_mean, other = _scaled(sample)
+        if min(len(rows), len(other)) < rows.shape[1]:
+            # The roots of the eigenvalues of CC' are the singular values of a smaller matrix.
+            overlap = np.linalg.svd(rows @ other.T, compute_uv=False).sum()
+        else:
+            root = _root(rows) if root is None else root
+            # Rounding makes eigenvalues of 0 negative.
+            shared = np.linalg.eigvalsh(root @ (other.T @ other) @ root)
+            overlap = np.sqrt(np.maximum(shared, 0.0)).sum()
         gap = mean - other_mean
-        distances[name] = float(
-            gap @ gap + np.trace(covariance) + np.trace(other) - 2.0 * overlap
-        )
+        traces = np.square(rows).sum() + np.square(other).sum()
+        distances[name] = float(gap @ gap + traces - 2.0 * overlap)
     return distances
 
 
-def _moments(x: Array) -> tuple[Array, Array]:
-    return x.mean(axis=0), np.atleast_2d(np.cov(x, rowvar=False))
+def _scaled(x: Array) -> tuple[Array, Array]:
+    """The mean, and the centred rows whose Gram matrix is the covariance."""
+    mean = x.mean(axis=0)
+    return mean, (x - mean) / np.sqrt(len(x) - 1.0)
+
+
+def _root(rows: Array) -> Array:
+    sizes, directions = np.linalg.eigh(rows.T @ rows)
+    return np.asarray((directions * np.sqrt(np.maximum(sizes, 0.0))) @ directions.T)
+
+
+def resampled_fids(
+    reference: Array, samples: Mapping[str, Array], seed: int
+) -> dict[str, tuple[float, float]]:
+    """The mean and the standard deviation of FID over resamples of both samples, as in the
+    authors' code: much larger than FID itself where there are many features.
+    """
+    rng = np.random.default_rng(np.random.SeedSequence([seed, RESAMPLES]))
+
+    def drawn(rows: Array) -> Array:
+        return np.asarray(rows[rng.integers(len(rows), size=len(rows))])
+
+    found: dict[str, list[float]] = {name: [] for name in samples}
+    for _ in range(RESAMPLES):
+        once = fids(drawn(reference), {name: drawn(rows) for name, rows in samples.items()})
+        for name, value in once.items():
+            found[name].append(value)
+    return {name: (float(np.mean(each)), float(np.std(each))) for name, each in found.items()}
 
 
 def unjudged(test: str, values: Mapping[str, float]) -> list[Decision]:
@@ -153,11 +191,11 @@ def unjudged(test: str, values: Mapping[str, float]) -> list[Decision]:
 @dataclass(frozen=True)
 class Source:
     """Real images of the two groups, rows of features, and a generator of each: (group,
-    count, rng) → rows.
+    count, rng) → rows; None if there are no generated images.
     """
 
     real: tuple[Array, Array]
-    generate: Callable[[int, int, np.random.Generator], Array]
+    generate: Callable[[int, int, np.random.Generator], Array] | None
 
 
 def rows_needed(n: int) -> int:
@@ -188,18 +226,20 @@ def draw(source: Source, n: int, seed: int) -> tuple[Array, dict[str, Array]]:
     )
     rest = [group[count:] for group, count in zip(shuffled, halves, strict=True)]
 
+    generate = source.generate
+
     def sample(name: str, rng: np.random.Generator) -> Array:
         counts = _counts(MODELS[name], n)
-        if name == GENERATED:
-            return np.concatenate(
-                [source.generate(k, count, rng) for k, count in enumerate(counts)]
-            )
+        if name == GENERATED and generate is not None:
+            return np.concatenate([generate(k, count, rng) for k, count in enumerate(counts)])
         return np.concatenate(
             [rng.choice(rest[k], count, replace=False) for k, count in enumerate(counts)]
         )
 
     return reference, {
-        name: sample(name, rng) for name, rng in zip(MODELS, streams, strict=True)
+        name: sample(name, rng)
+        for name, rng in zip(MODELS, streams, strict=True)
+        if name != GENERATED or generate is not None
     }
 
 
@@ -208,30 +248,60 @@ def trial(make: Callable[..., Source], setting: Setting, seed: int) -> dict[str,
     FID.
     """
     reference, samples = draw(from_setting(make, setting), setting["n"], seed)
-    pair = {name: samples[name] for name in (GENERATED, TRULY_BEST)}
-    decisions = decided(reference, {"all": samples, "pair": pair}, TESTS, seed, kernel=IMQ())
-    return {"decisions": decisions + unjudged(FID, fids(reference, samples))}
+    tests = TESTS if GENERATED in samples else WITHOUT_GENERATED
+    pair = {name: samples[name] for name in (GENERATED, TRULY_BEST) if name in samples}
+    decisions = decided(reference, {"all": samples, "pair": pair}, tests, seed, kernel=IMQ())
+    decisions += unjudged(FID, fids(reference, samples))
+    if reference.shape[1] < MANY_FEATURES or seed % EVERY == 0:
+        resampled = resampled_fids(reference, samples, seed)
+        means = {name: mean for name, (mean, _) in resampled.items()}
+        for decision in unjudged(FID_RESAMPLED, means):
+            decisions.append({**decision, "spread": resampled[decision["model"]][1]})
+    return {"decisions": decisions}
+
+
+def lineup(cell: Cell) -> list[tuple[int, str]]:
+    """The models of a run with their places in the paper's table."""
+    compared = {decision["model"] for decision in cell.outcomes[0]["decisions"]}
+    return [(k, model) for k, model in enumerate(MODELS) if model in compared]
 
 
 def table(results: Results) -> list[Row]:
     """As the paper's: a row per model, the paper's figure in brackets."""
     rows: list[Row] = []
     for cell in results:
-        for k, model in enumerate(MODELS):
+        for k, model in lineup(cell):
             row: Row = {"n": cell.setting["n"], "model": model}
             for (test, kind), figures in PAPER.items():
                 ours = cell.mean(test, model, KEYS[kind])
                 row[f"{test} {kind} (paper)"] = beside(ours, figures[k])
             fid, _ = cell.mean(FID, model, "value")
-            row["mean FID (paper)"] = f"{fid:.3g} ({PAPER_FID[k]:.1f})"
+            row["mean FID"] = f"{fid:.3g}"
+            resampled, _ = cell.mean(FID_RESAMPLED, model, "value")
+            spread, _ = cell.mean(FID_RESAMPLED, model, "spread")
+            row["FID, 10 resamples (paper)"] = (
+                f"{resampled:.3g} ± {spread:.2g} ({PAPER_FID[k]:.1f})"
+            )
             for test in ("RelMulti, BH", "best set", "carving"):
                 row[f"{test} rej."] = cell.mean(test, model)
             rows.append(row)
     return rows
 
 
+def printed(results: Results) -> list[Printed]:
+    """The paper's 25 rates, for the largest n."""
+    cell = results[-1]
+    return [
+        Printed(f"{test} {kind} of {model}", figures[k], cell.mean(test, model, KEYS[kind]))
+        for (test, kind), figures in PAPER.items()
+        for k, model in lineup(cell)
+    ]
+
+
 def extras(results: Results) -> Mapping[str, list[Row]]:
     """What the nearly tied models cost RelPSI."""
+    if len(lineup(results[0])) < len(MODELS):
+        return {}
     line = (
         f"How often RelPSI declares {GENERATED} worse, among five models and beside "
         f"{TRULY_BEST} alone:"
@@ -259,13 +329,24 @@ def figure(title: str, results: Results) -> Figure:
         ("sel.", ("RelPSI", FID), "Selected (fraction of trials)"),
     )
     for ax, (kind, tests, label) in zip(axes, panels, strict=True):
+        models = lineup(cell)
         rates = {
-            test: [cell.mean(test, model, KEYS[kind]) for model in MODELS] for test in tests
+            test: [cell.mean(test, model, KEYS[kind]) for _, model in models] for test in tests
         }
-        papers = {test: PAPER[test, kind] for test in tests if (test, kind) in PAPER}
+        papers = {
+            test: [PAPER[test, kind][k] for k, _ in models]
+            for test in tests
+            if (test, kind) in PAPER
+        }
         panel_title = f"{title}, n = {cell.setting['n']}"
         draw_bars(
-            ax, panel_title, list(MODELS), rates, papers, label, "the paper (faces, n = 2000)"
+            ax,
+            panel_title,
+            [model for _, model in models],
+            rates,
+            papers,
+            label,
+            "the paper (faces, n = 2000)",
         )
         ax.tick_params(axis="x", labelsize="small")
         ax.legend(loc="best", frameon=False, fontsize="small")
@@ -332,31 +413,62 @@ def digits_source() -> Source:
 
 
 def prepare_celeba(options: DataOptions, quick: bool, log: Log) -> Setting:
-    """Check the four files and note where they are; their digest stands for them in the
+    """Check the feature files and note where they are; their digest stands for them in the
     settings.
     """
-    if options.features is None:
+    if options.images is not None:
+        folder = feature_files(options, log)
+    elif options.features is None:
         raise DataAbsent(HOW_TO_GET)
-    folder = options.features.resolve()
+    else:
+        folder = options.features.resolve()
+    generated = [name for name in GENERATED_FILES if (folder / name).exists()]
+    if len(generated) == 1:
+        raise InputError(
+            f"--features: expected both of {', '.join(GENERATED_FILES)}, or neither"
+        )
     n = QUICK_CELEBA_SIZE if quick else CELEBA_SIZE
-    least = dict.fromkeys(REAL_FILES, rows_needed(n)) | dict.fromkeys(GENERATED_FILES, n // 2)
-    columns = {name: _check(folder / name, rows) for name, rows in least.items()}
+    fewest = rows_needed(FEWEST_CELEBA)
+    shapes = {name: _check(folder / name, fewest) for name in REAL_FILES}
+    shapes |= {name: _check(folder / name, FEWEST_CELEBA // 2) for name in generated}
+    columns = {name: shape[1] for name, shape in shapes.items()}
     if len(set(columns.values())) > 1:
         raise InputError(
             f"--features: expected files with the same number of columns, got {columns}"
         )
+    real = min(shapes[name][0] for name in REAL_FILES)
+    made = min((2 * shapes[name][0] for name in generated), default=n)
+    most = min(n, made)
+    while rows_needed(most) > real:
+        most -= 1
     log(f"{CELEBA_NAME}: reading {folder}")
     sums = []
-    for name in least:
+    for name in shapes:
         with (folder / name).open("rb") as stream:
             sums.append(hashlib.file_digest(stream, "sha256").digest())
     key = digest(*sums)
     write_text_atomic(_pointer(key), json.dumps({"folder": str(folder)}) + "\n")
-    return {"features": key}
+    return {"features": key, "most n": most}
 
 
-def _check(path: Path, least: int) -> int:
-    """The number of columns of a file that has enough rows, all finite."""
+def about_celeba(prepared: Setting) -> str:
+    """What the features are, as the folder of the feature files says."""
+    folder = _folder(prepared["features"])
+    if (folder / ABOUT).exists():
+        words: str = json.loads((folder / ABOUT).read_text(encoding="utf-8"))["about"]
+        return words
+    rows = {
+        name: _open(folder / name)
+        for name in (*REAL_FILES, *GENERATED_FILES)
+        if (folder / name).exists()
+    }
+    counts = ", ".join(f"{len(each):,} in {name}" for name, each in rows.items())
+    columns = next(iter(rows.values())).shape[1]
+    return f"{columns} features of faces from feature files ({counts})"
+
+
+def _check(path: Path, least: int) -> tuple[int, int]:
+    """The shape of a file that has enough rows, all finite."""
     rows = _open(path)
     if rows.ndim != 2 or rows.dtype.kind != "f" or len(rows) < least:
         raise InputError(
@@ -367,7 +479,7 @@ def _check(path: Path, least: int) -> int:
         raise InputError(
             f"--features: {path.name}: expected finite numbers, got NaN or infinity"
         )
-    return int(rows.shape[1])
+    return int(rows.shape[0]), int(rows.shape[1])
 
 
 def _open(path: Path) -> NDArray[Any]:
@@ -390,14 +502,19 @@ def _pointer(key: str) -> Path:
     return cache_folder("celeba") / f"features-{key}.json"
 
 
+def _folder(features: str) -> Path:
+    return Path(json.loads(_pointer(features).read_text(encoding="utf-8"))["folder"])
+
+
 @lru_cache(maxsize=1)
 def celeba_source(features: str) -> Source:
     """The faces of the files with this digest."""
-    folder = Path(json.loads(_pointer(features).read_text(encoding="utf-8"))["folder"])
-    names = (*REAL_FILES, *GENERATED_FILES)
-    smiling, others, *generated = (
-        np.asarray(_open(folder / name), dtype=np.float64) for name in names
-    )
+    folder = _folder(features)
+    smiling, others = (np.asarray(_open(folder / name), dtype=float) for name in REAL_FILES)
+    files = [folder / name for name in GENERATED_FILES]
+    if not all(path.exists() for path in files):
+        return Source((smiling, others), None)
+    generated = [np.asarray(_open(path), dtype=float) for path in files]
     return Source(
         (smiling, others),
         lambda group, count, rng: rng.choice(generated[group], count, replace=False),
@@ -415,8 +532,17 @@ EXPERIMENTS = (
         figure=partial(figure, "CelebA"),
         checks=checks,
         prepare=prepare_celeba,
-        data_options=("--features",),
+        about=about_celeba,
+        data_options=(
+            "--features",
+            "--images",
+            "--attributes",
+            "--generated",
+            "--model",
+            "--weights",
+        ),
         extras=extras,
+        printed=printed,
     ),
     Experiment(
         name="table1-digits",
@@ -428,5 +554,6 @@ EXPERIMENTS = (
         figure=partial(figure, "Digits"),
         checks=digits_checks,
         extras=extras,
+        printed=printed,
     ),
 )

@@ -204,6 +204,20 @@ def relmulti_limit(gap: Gap, n: float, select_fraction: float) -> float:
     return float(chosen * norm.cdf(_signal(gap, n * (1.0 - select_fraction)) - norm.isf(ALPHA)))
 
 
+def rows_of_theorem(gap: Gap, select_fraction: float, alpha: float = ALPHA) -> float:
+    """N of Theorem 4.1: with many more rows RelPSI's true positive rate is at least that of
+    RelMulti.
+
+    ``N = (σ z_{1−α/2} / (μ (1 − √ρ)))²``, ρ = 1 − `select_fraction` the part that tests.
+
+    >>> gap = Gap(0.1, np.array([0.5]), np.array([0.0]))
+    >>> round(rows_of_theorem(gap, 0.5))
+    4478
+    """
+    rest = 1.0 - math.sqrt(1.0 - select_fraction)
+    return float((math.sqrt(gap.first) * norm.isf(alpha / 2.0) / (gap.mean * rest)) ** 2)
+
+
 def relpsi_at(gap: Gap, n: int) -> float:
     """P(D_2 − D_1 > z_{1−α/2} ŝ) at n rows: given that P1 is selected, t/ŝ is compared with
     a normal cut at 0.

@@ -227,6 +227,6 @@ def gap_unit(plan: Plan) -> tuple[str, float]:
     """
     if plan.binary:
         return " in points", 100.0
-    name = words.MEASURES[plan.measure].name
+    name = words.measure_named(plan.measure).name
     name = "mean score" if plan.measure == "loss" and plan.higher_is_better else name
     return ("" if plan.measure == "score" else f" in {name}"), 1.0

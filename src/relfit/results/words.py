@@ -184,11 +184,16 @@ DEPENDENCE_NAMES = {
 }
 
 
-def measure_of(result: Answer | JointEstimate) -> WordsForMeasure:
-    """What is said about the result's discrepancy; one that the table lacks is a score under
-    its own name.
+def measure_named(name: str) -> WordsForMeasure:
+    """What is said about the discrepancy of this name; one that the table lacks is a score
+    under its own name.
     """
-    measure = MEASURES.get(result.measure, WordsForMeasure(result.measure))
+    return MEASURES.get(name, WordsForMeasure(name))
+
+
+def measure_of(result: Answer | JointEstimate) -> WordsForMeasure:
+    """What is said about the result's discrepancy."""
+    measure = measure_named(result.measure)
     if (
         not isinstance(result, JointEstimate)
         and result.preset in PRESET_NAMES

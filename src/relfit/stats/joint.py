@@ -18,7 +18,7 @@ import numpy as np
 from relfit.stats.close import CloseLaw
 from relfit.util import attached
 from relfit.util.arrays import Array
-from relfit.util.checks import check_choice, check_number
+from relfit.util.checks import check_number
 from relfit.util.errors import InputError
 from relfit.util.text import as_name, is_text
 
@@ -36,7 +36,6 @@ ROUNDING = 1e-12
 # Numbers of ψ rows that are looked at together, and the fewest rows.
 _BLOCK_NUMBERS = 2**15
 _FEWEST_IN_BLOCK = 256
-MEASURES = ("score", "loss", "elpd", "mmd", "ksd", "ume", "fssd", "loglik")
 
 
 @dataclass(frozen=True)
@@ -203,7 +202,8 @@ class JointEstimate:
         second_order: (l, l) part of the estimates' covariance that shrinks like 1/n², which
             `covariance` includes twice; None if it is unknown, or not included twice.
         measure: what the values are called in results: "score", "loss" for mean losses,
-            "elpd", or the discrepancy that was estimated, such as "mmd", "ksd" or "loglik".
+            "elpd", the discrepancy that was estimated, such as "mmd", "ksd" or "loglik", or
+            any other name.
         third: (l, l) third cumulants κ(D_i, D_i, D_j) of the estimates, or None: those of the ψ
             rows, if there are any.
         close: the law of squared distances with both its parts, or None for the normal law.
@@ -274,7 +274,8 @@ class JointEstimate:
             )
         if self.groups is not None:
             object.__setattr__(self, "groups", _sizes(self.groups, count, "groups"))
-        check_choice("measure", self.measure, MEASURES)
+        if not is_text(self.measure) or not self.measure:
+            raise InputError(f"measure: expected a name, got {self.measure!r}")
         for key in ("second_order", "third", "freedom"):
             if getattr(self, key) is not None:
                 object.__setattr__(self, key, _finite(key, getattr(self, key), (count, count)))
