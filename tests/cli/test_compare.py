@@ -120,7 +120,7 @@ def test_gate(data, capsys):
 
 def test_pair(data, capsys):
     assert main(["pair", "human.npy", "gpt.npy", "claude.npy"]) == 0
-    assert "gpt is worse than claude." in capsys.readouterr().out
+    assert "gpt is significantly worse than claude." in capsys.readouterr().out
     assert main(["pair", "human.npy", "claude.npy", "gpt.npy", "--test", "relpsi", "--json", "-"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert (printed["names"], printed["test"], printed["worse"]) == (["claude", "gpt"], "relpsi", False)

@@ -36,7 +36,7 @@ def test_three_days_of_a_gate(days, capsys):
         capsys, *add, "day1.csv", "day2.csv", "--gate", NAMES[2], "--html", "r.html", "--json", "r.json"
     )
     assert status == 1
-    assert err.startswith("relfit: gate: '<b>small</b>' is worse than another model since item ")
+    assert err.startswith("relfit: gate: '<b>small</b>' is significantly worse than another model since item ")
     stored = json.loads(Path("r.json").read_text(encoding="utf-8"))
     assert stored["items"] == 600
     assert stored["gate"]["sentence"].startswith("Gate failed")
@@ -90,10 +90,20 @@ def test_a_new_file_needs_a_direction(days, capsys):
     [
         (["--gate", "new"], 0, "inconclusive", "new compared with every other model, after 600 items"),
         (["--gate", "new", "--gate-require", "non-inferior"], 3, "inconclusive", "without a margin only a model that"),
-        (["--gate", "new", "--margin", "0.2"], 0, "non-inferior", "non-inferior to every other model (margin 0.2)"),
-        (["--gate", "new", "--margin=0.001"], 0, "inconclusive", "by more than 0.001, nor to be non-inferior, after"),
-        (["--gate", NAMES[2], "--margin", "0.1"], 1, "worse", "is worse than another model by more than 0.1 (95% lim"),
-        (["--gate", NAMES[2], "--margin", "0.9"], 0, "non-inferior", "(margin 0.9)"),
+        (["--gate", "new", "--margin", "0.2"], 0, "non-inferior", "non-inferior to every other model within 0.2"),
+        (
+            ["--gate", "new", "--margin=0.001"],
+            0,
+            "inconclusive",
+            "every other model (margin 0.001), after",
+        ),
+        (
+            ["--gate", NAMES[2], "--margin", "0.1"],
+            1,
+            "worse",
+            "worse than another model by more than 0.1 (95% lim",
+        ),
+        (["--gate", NAMES[2], "--margin", "0.9"], 0, "non-inferior", "within 0.9"),
         (["--gate", "new", "--gate-against", NAMES[2]], 0, "non-inferior", "new is non-inferior to '<b>"),
         (["--gate", NAMES[2], "--gate-against", "new", "--margin=0.1"], 1, "worse", "worse than new by more than 0.1"),
     ],
@@ -115,7 +125,7 @@ def test_doubts_are_an_error_after_everything_was_written(days, capsys):
     run(capsys, "monitor", "add", "day0.csv", "--item", "id", "--higher-is-better")
     with Monitor.open("gate.sqlite") as monitor, pytest.raises(InputError, match="gate: 0 and 5 shots"):
         conclude_monitor(monitor, params, doubts=("0 and 5 shots",))
-    assert "can be the best" in capsys.readouterr().out
+    assert "95% confidence set for the best model, valid at all looks: " in capsys.readouterr().out
     assert json.loads(Path("r.json").read_text(encoding="utf-8"))["gate"]["verdict"] == "error"
     assert "Gate without an answer: 0 and 5 shots." in Path("r.html").read_text(encoding="utf-8")
 

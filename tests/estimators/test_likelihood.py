@@ -269,8 +269,8 @@ def test_two_discrepancies_at_once(rng, tmp_path):
     assert "by mean −log p" in page
     assert "worse by mean −log p only" in page
     assert "discrepancy=[&#39;ksd&#39;, &#39;loglik&#39;]" in page
-    assert both.to_latex().count("&") == 6 * 3
-    assert "| :--- | ---: | ---: | ---: | ---: | :--- | :--- |" in both.to_markdown()
+    assert both.to_latex().count("&") == 8 * 3
+    assert "| :--- | ---: | ---: | ---: | ---: | ---: | ---: | :--- | :--- |" in both.to_markdown()
 
 
 def test_several_are_refused_where_they_make_no_sense(x):

@@ -39,7 +39,7 @@ from relfit.stats.tests.carve import GAMMA
 from relfit.util.arrays import Array, Mask
 from relfit.util.errors import RelfitError
 from relfit.util.libraries import usable_cores
-from relfit.util.text import quoted
+from relfit.util.text import listed, quoted
 
 # The multiples of the bandwidth in which a verdict should stay what it is, in words.
 NEAR = {0.5: "half", 2.0: "twice"}
@@ -255,10 +255,15 @@ def bandwidth_note(found: Mapping[str, str], *, held_out: bool, rows: int | None
     """The sentence on the verdicts that change, from so many rows of each sample; None is
     all of them.
     """
-    shown = [f"{quoted(name)} is {text}" for name, text in list(found.items())[:_MOST_NAMES]]
-    more = len(found) - len(shown)
-    if more:
-        shown.append(f"so are {more} more")
+    changing: dict[str, list[str]] = {}
+    for name, text in list(found.items())[:_MOST_NAMES]:
+        changing.setdefault(text, []).append(name)
+    shown = [
+        f"{listed(names)} {'is' if len(names) == 1 else 'are'} {text}"
+        for text, names in changing.items()
+    ]
+    if len(found) > _MOST_NAMES:
+        shown.append(f"{len(found) - _MOST_NAMES} more verdicts change")
     whose = "verdict" if len(found) == 1 else "verdicts"
     how = 'on held-out rows (kernel="select")' if held_out else "on other data"
     where = "" if rows is None else f"by {rows:,} rows of each sample, "

@@ -255,7 +255,7 @@ def signs(comparison: Comparison) -> dict[str, str]:
     """The signs of the grid of all pairs, seen from the row: filled where the familywise error
     is controlled.
     """
-    worse = comparison.scale.worse.mark
+    worse = comparison.wording.worse.mark
     return {"better": "▲" if worse == "▼" else "△", "worse": worse, "inconclusive": "·"}
 
 

@@ -397,7 +397,7 @@ def _of_table(comparison: Comparison, asked: Gate, best: str) -> Gate:
         quoted(opponent) if worse else "any other model" if at_best else "the best",
         evidence=f" ({evidence})",
         more=more,
-        said=comparison.scale.worse.shown,
+        said=comparison.wording.worse.shown,
         remarks=[
             _copy_words(comparison, name, copied) if copied else "",
             _bandwidth_words(comparison, [name]),

@@ -251,7 +251,7 @@ def pairs_plot(comparison: Comparison, ax: Axes | None = None) -> Axes:
     ax.set_yticks(np.arange(count + 1) - 0.5, minor=True)
     ax.grid(which="minor", color="#CCCCCC", linewidth=0.6)
     ax.tick_params(which="minor", length=0)
-    worse = comparison.scale.worse.shown.format(**comparison.facts())
+    worse = comparison.wording.worse.shown.format(**comparison.facts())
     said = (
         f"{marks['worse']} row {worse} than column\n{marks['better']} the reverse"
         f"    {marks['inconclusive']} inconclusive"

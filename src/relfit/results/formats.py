@@ -258,7 +258,7 @@ def methods_text(comparison: Verdicts, cite: str = "text") -> str:
     """
     check_choice("cite", cite, ("text", "bibtex"))
     level = f"α = {comparison.alpha:g}"
-    verdict = comparison.scale.worse.shown.format(**comparison.facts())
+    verdict = comparison.wording.worse.shown.format(**comparison.facts())
     error = f"Models with p ≤ {level} are called {verdict}."
     correction = CORRECTIONS.get(comparison.correction)
     if correction is not None:

@@ -427,7 +427,7 @@ class Verdicts(OfModels, Answer):
         return cls(**parts[""], **made)
 
     @property
-    def scale(self) -> Scale:
+    def wording(self) -> Scale:
         """The four verdicts that this result can have."""
         return scale_of(TESTS[self.test], self.correction, len(self.estimate.names))
 
@@ -447,7 +447,7 @@ class Verdicts(OfModels, Answer):
         shown = words_of(self.decision, self.test, self.margin)
         distinct = dict(zip(self.estimate.names, shown, strict=True))
         # An impossible model is infinitely worse.
-        worse = self.scale.worse.shown.format(**by_margin(self.margin))
+        worse = self.wording.worse.shown.format(**by_margin(self.margin))
         return tuple(distinct.get(original, worse) for original in self.originals().values())
 
     @property

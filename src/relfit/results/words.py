@@ -378,7 +378,7 @@ def set_words(comparison: Verdicts) -> str | None:
     '95% confidence set for the best model: a and b.'
     """
     kept = comparison.confidence_set
-    if not kept or comparison.scale.worse is DISCOVERY:
+    if not kept or comparison.wording.worse is DISCOVERY:
         return None
     order = [row["name"] for row in comparison.rows() if row["name"] in kept]
     level = comparison.facts()["level"]
@@ -460,7 +460,7 @@ def verdict_names(comparison: Verdicts) -> dict[str, str]:
     """The words for each kind of verdict that this result can have, from the best kind to the
     worst.
     """
-    names = {verdict.kind: verdict.shown for verdict in comparison.scale}
+    names = {verdict.kind: verdict.shown for verdict in comparison.wording}
     if not comparison.margin:
         del names["equal"]
     return {kind: names[kind].format(**comparison.facts()) for kind in KINDS if kind in names}
@@ -477,7 +477,7 @@ def scale_words(comparison: Verdicts) -> list[tuple[str, str]]:
     }
     return [
         (verdict.kind, fill(verdict.legend, comparison, **facts))
-        for verdict in comparison.scale
+        for verdict in comparison.wording
         if verdict.kind in comparison.kinds
     ]
 
