@@ -36,6 +36,7 @@ PACKAGES = {
     "api": "load → resolve → split → estimate → decide → result",
     "checks": "what could make a verdict wrong, one row a check",
     "results": "finished results, as text, as JSON and back",
+    "resolve": "options and data into a plan",
     "settings": "every option: name, default, check",
     "estimators": "MMD, KSD, designs: data into a joint estimate",
     "data": "what the user brings, loaded and checked",

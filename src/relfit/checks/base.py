@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relfit.data.load import Data
-from relfit.settings import Plan
+from relfit.resolve import Plan
 from relfit.stats.decision import Decision
 from relfit.stats.joint import JointEstimate
 from relfit.stats.tests.base import Criteria, Test
