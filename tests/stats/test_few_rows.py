@@ -7,10 +7,10 @@ from scipy.stats import t as student
 
 from relfit.stats.close import skewed
 from relfit.stats.decision import differences
+from relfit.stats.distribution import alone
 from relfit.stats.joint import JointEstimate, Psi
-from relfit.stats.maxt import law
 from relfit.stats.pairs import pair_intervals
-from relfit.stats.tests.best_set import best_set
+from relfit.stats.tests.best_set import best_set, distribution
 
 ALPHA = 0.05
 
@@ -52,17 +52,15 @@ def test_ratios_are_on_the_scale_of_their_pvalue(rng):
 
 
 def test_fewer_draws_where_the_answer_is_plain():
-    """A statistic that 1000 draws have reached needs no more; one that few reach gets all; one beyond reach none."""
-    estimate = joint([0.0, 0.0, 0.0, 0.0], np.eye(4))
-    pairs = differences(estimate)
-    offsets = np.where(pairs.varies, 0.0, -np.inf)
-    statistic = np.array([-1.0, 0.2, 3.8, 6.0])
-    reached, made = law(estimate, pairs.error, np.random.default_rng(0), 20_000).exceedances(offsets, statistic)
-    assert made.tolist() == [2048, 2048, 20_000, 0]
-    top = law(estimate, pairs.error, np.random.default_rng(1), 20_000).maxima(offsets)
-    share = (top[:3] >= statistic[:3, None]).mean(axis=1)
-    error = np.sqrt(share * (1 - share) * (1 / made[:3] + 1 / 20_000))
-    assert (np.abs(reached[:3] / made[:3] - share) < 4.5 * error).all()
+    """A statistic that 1000 draws have reached needs no more; one that few reach gets all."""
+    estimate = joint([0.0, 0.3, 2.2, 5.0], 0.5 * np.eye(4))
+    found = distribution(estimate, 0.0, np.random.default_rng(0), 20_000)
+    _, tails = alone([found], range(4))
+    assert [tail.made for tail in tails] == [2000, 2000, 20_000, 20_000]
+    share = np.array(
+        [(found.tops([family.parts[0]], 0) >= family.statistic).mean() for family in alone([found], [1])[0]]
+    )
+    assert np.exp(tails[1].log_p) == pytest.approx(share[0], abs=1e-3)
 
 
 def test_few_rows_that_differ_are_no_evidence():

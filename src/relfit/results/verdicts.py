@@ -38,13 +38,13 @@ from relfit.results.serial import (
     maybe,
     of,
 )
-from relfit.stats.decision import DISCOVERY_RATE, Decision, difference_variance, differences
+from relfit.stats.decision import DISCOVERY_RATE, Decision, difference_variance
 from relfit.stats.joint import JointEstimate, third_cumulants
 from relfit.stats.maxt import seeded
 from relfit.stats.pairs import pair_intervals
 from relfit.stats.tests import TESTS
 from relfit.stats.tests.base import Criteria
-from relfit.stats.tests.best_set import BestSet, decided_lower
+from relfit.stats.tests.best_set import BestSet
 from relfit.stats.truncnorm import selective_threshold
 from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.checks import check_level
@@ -368,6 +368,9 @@ class OfModels:
         "decision.truncation", maybe(serial.LIMITS), (-math.inf, math.inf)
     )
     equivalent: Mask | None = each("decision.equivalent", maybe(serial.FLAGS), False)
+    lower_alone: Array | None = each("decision.lower_alone", maybe(serial.BOUNDS), axes=2)
+    lower_at_once: Array | None = each("decision.lower_at_once", maybe(serial.BOUNDS), axes=2)
+    draws: int | None = of("decision.draws", maybe(serial.COUNT), "draws")
 
     @derived(serial.BEATERS)
     def beaten_by(self) -> tuple[str | None, ...] | None:
@@ -657,10 +660,9 @@ class Verdicts(OfModels, Answer):
                 self._every(lower > self.margin, True, False, axes=2)
                 for lower in self._lower_pairs()
             )
-            pairs = differences(self.estimate, self.margin)
-            ratios = np.where(pairs.certain, math.inf, pairs.ratio)
             # The pair that the verdict stands on is shown in any case.
-            against = self._every(ratios, math.inf, -math.inf, axes=2).argmax(axis=1)
+            alone_bounds = self._lower_pairs()[0]
+            against = self._every(alone_bounds, math.inf, -math.inf, axes=2).argmax(axis=1)
         else:
             cells = np.full((count, count), "not tested", dtype="<U14")
             alone, at_once = np.zeros((2, count, count), dtype=bool)
@@ -831,21 +833,6 @@ class Verdicts(OfModels, Answer):
         facts = self.facts()
         return [GRADES[grade].verdict.format(**facts) for grade in self.grade]
 
-    def _decisive_logs(self) -> tuple[Array, Array]:
-        """(k,) logs of the p-values that decide about "worse" and about "clearly worse" of the
-        distinct models; of those too small for that the models' own, times the number of pairs.
-        """
-        own = self.decision.log_pvalue
-
-        def log(pvalue: Array) -> Array:
-            if np.array_equal(pvalue, np.exp(own)):
-                return own
-            least = 1e-290
-            most = np.minimum(own + 2.0 * math.log(len(own)), 0.0)
-            return np.where(pvalue > least, np.log(np.maximum(pvalue, least)), most)
-
-        return log(self._decisive()), log(self.decision.simultaneous_pvalue)
-
     def _decisive(self) -> Array:
         """(k,) the p-values of the distinct models that decide about "worse"."""
         decision = self.decision
@@ -857,10 +844,9 @@ class Verdicts(OfModels, Answer):
         """Lower bounds for all differences of distinct models, at the levels at which "worse"
         and "clearly worse" were decided.
         """
-        return [
-            decided_lower(self.estimate, self.decision.log_pvalue, log, self.alpha, self.margin)
-            for log in self._decisive_logs()
-        ]
+        bounds = (self.decision.lower_alone, self.decision.lower_at_once)
+        nothing = np.full((len(self.estimate.names),) * 2, -math.inf)
+        return [nothing if each is None else each for each in bounds]
 
     def _graded_bounds(self) -> tuple[Array, Array]:
         """(l,) lower and upper bounds, each at the level at which the model's grade was

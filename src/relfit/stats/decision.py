@@ -81,6 +81,11 @@ class Decision:
             against.
         beaten_under: with several kernels, the index of the kernel under which it is.
         notes: sentences that the reader should see.
+        lower_alone, lower_at_once: (l, l) for the best set, lower bounds for D_i − D_j with the
+            critical value at which i was decided, by itself (or by a false discovery rate) and
+            for all models at once: some bound of row i is above the margin exactly where i is
+            worse. None with several kernels, of which no single difference decides.
+        draws: the most draws that were made for a p-value; None where none are made.
     """
 
     best: int
@@ -95,6 +100,9 @@ class Decision:
     beaten_by: tuple[int | None, ...] | None = None
     beaten_under: tuple[int | None, ...] | None = None
     notes: tuple[str, ...] = ()
+    lower_alone: Array | None = None
+    lower_at_once: Array | None = None
+    draws: int | None = None
 
 
 @dataclass(frozen=True)
@@ -501,6 +509,28 @@ def adjust(pvalues: Array, correction: str) -> Array:
     adjusted = np.empty_like(pvalues)
     np.put_along_axis(adjusted, order, np.minimum(stepped, 1.0), axis=-1)
     return adjusted
+
+
+def decisive_levels(pvalues: Array, correction: str, alpha: float) -> Array:
+    """(l,) the level at which a correction decides about each p-value: it rejects exactly the
+    p-values that are at most their levels.
+
+    Of Holm's steps that of the model, or the one that ended them.
+
+    >>> decisive_levels(np.array([0.01, 0.02, 0.03, 0.9]), "holm", 0.05).round(4).tolist()
+    [0.0125, 0.0167, 0.0167, 0.0167]
+    """
+    count = len(pvalues)
+    if correction == "none" or count <= 1:
+        return np.full(count, alpha)
+    if correction == "bonferroni":
+        return np.full(count, alpha / count)
+    rejected = int((adjust(pvalues, correction) <= alpha).sum())
+    if correction == "holm":
+        ranks = np.argsort(np.argsort(pvalues, kind="stable"), kind="stable")
+        return np.asarray(alpha / (count - np.minimum(ranks, min(rejected, count - 1))))
+    share = float(np.sum(1.0 / np.arange(1, count + 1))) if correction == "by" else 1.0
+    return np.full(count, max(rejected, 1) * alpha / (count * share))
 
 
 def adjust_others(pvalues: Array, best: int, correction: str) -> Array:
