@@ -1,11 +1,13 @@
 """Few rows and skewed ones: every difference on the scale of its own p-value, by hand and by simulation."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from relfit.stats.close import skewed
+from relfit.stats.close import skewed, unfollowed
 from relfit.stats.decision import differences
 from relfit.stats.distribution import alone
 from relfit.stats.joint import JointEstimate, Psi
@@ -49,6 +51,19 @@ def test_ratios_are_on_the_scale_of_their_pvalue(rng):
     assert pairs.skewness[0, 1] == pytest.approx(((x - x.mean()) ** 3).sum() / 30**3 / pairs.error[0, 1] ** 3)
     reach = pairs.reach(1.7) / np.where(off, pairs.error, 1.0)
     np.testing.assert_allclose(student.sf(skewed(reach[off], pairs.skewness[off]), 29), norm.sf(1.7), rtol=1e-6)
+
+
+def test_a_standard_error_that_follows_the_estimate(rng):
+    """T ≈ z − γz²/3 to both sides: z = ±1 at γ = −.3 is T = 1.1 and −.9; a bound is as far away as the ratio says."""
+    near = np.array([1.0, -1.0])
+    np.testing.assert_allclose(unfollowed(near, np.array([-0.3, -0.3])), [1.107, -0.906], atol=1e-3)
+    follows = np.array([[2e-4, 1e-5, 0.0], [3e-5, 1e-4, 0.0], [0.0, 0.0, 3e-4]])
+    estimate = replace(joint([0.0, 0.1, 0.3], 0.01 * np.eye(3), n=80), follows=follows)
+    pairs = differences(estimate)
+    assert (pairs.follows != 0.0).any()
+    off = ~np.eye(3, dtype=bool)
+    bound = replace(pairs, gap=pairs.reach(1.7)).ratio
+    np.testing.assert_allclose(bound[off], 1.7, rtol=1e-6)
 
 
 def test_fewer_draws_where_the_answer_is_plain():

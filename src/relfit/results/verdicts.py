@@ -394,6 +394,7 @@ class OfModels:
     second_order: Array | None = each("estimate.second_order", maybe(serial.MATRIX), axes=2)
     third: Array | None = each("estimate.third", maybe(serial.MATRIX), axes=2)
     freedom: Array | None = each("estimate.freedom", maybe(serial.MATRIX), axes=2)
+    follows: Array | None = each("estimate.follows", maybe(serial.MATRIX), axes=2)
 
     projection: Array | None = each("first_order", maybe(serial.MATRIX), axes=2)
 
@@ -440,8 +441,10 @@ class Verdicts(OfModels, Answer):
         also: the comparisons of the same models by other discrepancies, each with verdicts of
             its own.
         truncation: (l, 2) limits of the selective test; None where it does not apply.
-        near_degeneracy, second_order, third, freedom: (l,) and (l, l), as in
+        near_degeneracy, second_order, third, freedom, follows: (l,) and (l, l), as in
         `JointEstimate`: what plans and intervals need besides.
+        lower_alone, lower_at_once: (l, l) in best-set, the bounds for D_i − D_j that belong to
+            the verdicts, as in `Decision`. draws: the most draws made for a p-value.
         projection: (l, l) the covariance by first-order theory, where `covariance` is that of
             the law with both parts.
         yardstick: how far two halves of the data are apart through sampling alone, in the

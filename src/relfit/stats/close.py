@@ -66,6 +66,9 @@ _FEWEST_NUMBERS = 2**18
 _SIGNAL = 2.0
 # The variance along a direction is at most 4 ‖δ‖² times that of all directions together.
 _MOST_ALONG = 4.0
+# A smaller skewness is none; and the largest exponent of a bound that it moves.
+_NO_SKEWNESS = 1e-9
+_MOST_EXPONENT = 50.0
 # Correlation of second-order parts up to which two models err apart: that of independent
 # samples of one size.
 _APART = 0.25
@@ -162,15 +165,13 @@ class CloseLaw:
         units = np.sqrt(np.maximum(np.diag(self.first) + 2.0 * np.diag(self.second), 0.0))
         return _positive(pooled + kept * (self.first - pooled), units) + self.second
 
-    def cumulants(self, values: Array, covariance: Array) -> Array:
-        """(l, l) third cumulants κ(D̂_i, D̂_i, D̂_j) that give intervals for differences the
-        right length on either side.
+    def follows(self, values: Array, covariance: Array) -> Array:
+        """(l, l) third cumulants κ(D̂_i, D̂_i, D̂_j) that stand for variances which follow their
+        estimates: that of a squared length is in proportion to it.
 
-        To those of the rows come those of a squared length, whose variance follows its
-        estimate: with A the first-order part of the `covariance` of these values and N =
-        D̂_i − D̂_j, T ≈ z − γz²/3 for ``γ Var(N)^{3/2} = ¾((A_ii − A_ij)²/D_i − (A_jj −
-        A_ij)²/D_j)``, twice of which comes from the variance and minus once from the
-        quadratic part along δ.
+        With A the first-order part of the `covariance` of these values and N = D̂_i − D̂_j, T ≈
+        z − γz²/3 for ``γ Var(N)^{3/2} = ¾((A_ii − A_ij)²/D_i − (A_jj − A_ij)²/D_j)``, twice
+        of which comes from the variance and minus once from the quadratic part along δ.
         """
         first = covariance - self.second
         variance = np.diag(first)[:, None]
@@ -178,7 +179,7 @@ class CloseLaw:
         # Divided first: squares of very large variances do not fit into float64.
         extra = (2.0 * variance - first) * quotient(first, lengths) / 4.0
         np.fill_diagonal(extra, 0.75 * (variance * quotient(variance, lengths))[:, 0])
-        return self.third + extra
+        return np.asarray(extra)
 
     def _weights(self) -> Array:
         """(l,) the models' weights in means over the models: large samples have larger ones."""
@@ -445,6 +446,31 @@ def skewed(ratio: Array, skewness: Array) -> Array:
     finite = np.where(np.isfinite(ratio), ratio, 0.0)
     hall = finite + skewness * finite**2 / 3.0 + skewness**2 * finite**3 / 27.0 + skewness / 6.0
     return np.where(np.isfinite(ratio), np.minimum(finite, hall), ratio)
+
+
+def followed(ratio: Array, skewness: Array) -> Array:
+    """Ratios T whose standard errors follow the estimates, T ≈ z − γz²/3, as z: T =
+    (1 − e^{−bz})/b, b = 2γ/3, which grows with z.
+    """
+    finite = np.where(np.isfinite(ratio), ratio, 0.0)
+    slope = np.where(np.abs(skewness) > _NO_SKEWNESS, 2.0 / 3.0 * skewness, 1.0)
+    moved = -np.log1p(-np.minimum(slope * finite, 1.0 - 1e-9)) / slope
+    known = np.isfinite(ratio) & (np.abs(skewness) > _NO_SKEWNESS)
+    return np.where(known, moved, ratio)
+
+
+def unfollowed(points: Array, skewness: Array) -> Array:
+    """The T at which `followed` reaches these points.
+
+    >>> T = np.array([-1.5, 0.3, 4.0])
+    >>> bool(np.allclose(unfollowed(followed(T, -0.4 + 0 * T), -0.4 + 0 * T), T))
+    True
+    """
+    finite = np.where(np.isfinite(points), points, 0.0)
+    slope = np.where(np.abs(skewness) > _NO_SKEWNESS, 2.0 / 3.0 * skewness, 1.0)
+    moved = -np.expm1(np.minimum(-slope * finite, _MOST_EXPONENT)) / slope
+    known = np.isfinite(points) & (np.abs(skewness) > _NO_SKEWNESS)
+    return np.where(known, moved, points)
 
 
 def reach(critical: Array, skewness: Array) -> Array:

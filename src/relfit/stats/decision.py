@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import bdtrc, log_ndtr, ndtr, ndtri, stdtr, stdtrit
 
-from relfit.stats.close import reach, skewed
+from relfit.stats.close import followed, reach, skewed, unfollowed
 from relfit.stats.joint import (
     SMALL_SAMPLE,
     JointEstimate,
@@ -288,6 +288,7 @@ class Differences:
     difference is constant. `certain` marks the pairs where i is larger by a constant, so
     that nothing need be tested, and `same` the pairs whose difference is 0 up to rounding.
     `skewness` is the third cumulant of the difference over s_ij³; 0 where it is not known.
+    `follows` is the same of the part that stands for an s_ij which follows the estimates.
     `freedom` are the degrees of freedom of s_ij, without limit where there are many.
     """
 
@@ -296,6 +297,7 @@ class Differences:
     certain: Mask
     same: Mask
     skewness: Array
+    follows: Array
     freedom: Array
 
     @property
@@ -308,13 +310,13 @@ class Differences:
         """(D_i − D_j − δ)/s_ij as normal numbers, if the difference is 0: each on the scale
         of its own p-value.
 
-        The correction for skewness (`stats.close.skewed`) comes first, then Student's law.
-        −inf where there is no variance, so that the pair drops out of every maximum.
+        The corrections for skewness (`stats.close.followed`, `skewed`) come first, then
+        Student's law. −inf where there is no variance, so that the pair drops out of every
+        maximum.
         """
         out = np.full(self.gap.shape, -math.inf)
-        ratio = skewed(
-            np.divide(self.gap, self.error, out=out, where=self.varies), self.skewness
-        )
+        plain = np.divide(self.gap, self.error, out=out, where=self.varies)
+        ratio = skewed(followed(plain, self.follows), self.skewness)
         few = self.varies & np.isfinite(self.freedom)
         ratio[few] = -ndtri(np.maximum(stdtr(self.freedom[few], -ratio[few]), _SMALLEST))
         return ratio
@@ -330,7 +332,7 @@ class Differences:
         # known.
         return np.asarray(
             np.multiply(
-                reach(points, self.skewness),
+                unfollowed(reach(points, self.skewness), self.follows),
                 self.error,
                 out=np.zeros_like(points),
                 where=self.varies,
@@ -346,16 +348,21 @@ def differences(joint: JointEstimate, margin: float = 0.0) -> Differences:
     constant = error == 0.0
     certain = constant & (gap - margin > rounding)
     same = constant & (np.abs(gap) <= rounding)
-    skewness = np.zeros_like(gap)
-    third = third_cumulants(joint)
-    if third is not None:
-        own = np.diag(third)
-        cumulant = own[:, None] - own - 3.0 * (third - third.T)
-        # One factor after the other: the cubes of very large errors do not fit into float64.
-        skewness = cumulant
-        for _ in range(3):
-            skewness = np.divide(skewness, error, out=np.zeros_like(gap), where=error > 0.0)
-    return Differences(gap - margin, error, certain, same, skewness, _freedom(joint))
+    skewness = _skewness(third_cumulants(joint), error)
+    follows = _skewness(joint.follows, error)
+    return Differences(gap - margin, error, certain, same, skewness, follows, _freedom(joint))
+
+
+def _skewness(third: Array | None, error: Array) -> Array:
+    """(l, l) the third cumulants of the differences over s_ij³."""
+    if third is None:
+        return np.zeros_like(error)
+    own = np.diag(third)
+    skewness = own[:, None] - own - 3.0 * (third - third.T)
+    # One factor after the other: the cubes of very large errors do not fit into float64.
+    for _ in range(3):
+        skewness = np.divide(skewness, error, out=np.zeros_like(error), where=error > 0.0)
+    return skewness
 
 
 def _freedom(joint: JointEstimate) -> Array:

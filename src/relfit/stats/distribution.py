@@ -675,6 +675,7 @@ class SecondOrder(Distribution):
         self._apart = np.maximum(contrasts(law.second), 0.0)
         # Models often have the same contenders.
         self._ties: dict[bytes, _Among] = {}
+        self._last: tuple[_Among, int, tuple[Any, Any]] | None = None
 
     def at_values(self, values: Array) -> SecondOrder:
         """The same for other estimates, with the same draws."""
@@ -719,19 +720,16 @@ class SecondOrder(Distribution):
         return _Among(models, self.size, gap, error, skewness, ratio, kept, root)
 
     def _compared(self, part: Part) -> Mask:
-        """(k, k) the pairs of a part among the models that tie."""
+        """(k, k) the pairs of a joint part among the models that tie."""
         tied = self._among(part)
-        i = tied.place(part.i)
-        others = np.searchsorted(tied.models, part.others)
-        compared = np.zeros_like(tied.kept)
-        if not part.joint:
-            compared[i, others] = True
-            return compared
+        if part.both_signs:
+            return self.varies[np.ix_(part.models, part.models)]
+        if len(part.models) == len(tied.models):
+            return tied.kept
         some = np.searchsorted(tied.models, part.models)
+        compared = np.zeros_like(tied.kept)
         both = np.ix_(some, some)
         compared[both] = tied.kept[both]
-        if part.both_signs:
-            compared[both] = self.varies[np.ix_(part.models, part.models)]
         return compared
 
     @staticmethod
@@ -740,8 +738,13 @@ class SecondOrder(Distribution):
         return part.tied
 
     def tally(self, part: Part) -> dict[float, int]:
-        freedom = self.freedom[self._among(part).models]
-        degrees = np.minimum(freedom[:, None], freedom)[self._compared(part)]
+        if part.joint:
+            freedom = self.freedom[self._among(part).models]
+            degrees = np.minimum(freedom[:, None], freedom)[self._compared(part)]
+        else:
+            degrees = np.minimum(self.freedom[part.i], self.freedom[part.others])
+        if len(self._sizes) == 1:
+            return {float(self._sizes[0]): degrees.size}
         values, counts = np.unique(degrees, return_counts=True)
         return dict(zip(values.tolist(), counts.tolist(), strict=True))
 
@@ -754,10 +757,26 @@ class SecondOrder(Distribution):
         return self._made[batch]
 
     def tops(self, parts: Sequence[Part], batch: int) -> Array:
-        made = self._batch(batch)
-        return np.stack([self._top(part, made) for part in parts])
+        return np.stack([self._top(part, batch) for part in parts])
 
-    def _top(self, part: Part, made: _Batch) -> Array:
+    def _drawn(self, tied: _Among, batch: int) -> tuple[Any, Any]:
+        """(k, draws) draws of the estimates that tie, and (k, k) one over the standard
+        deviations of their differences in these draws; 0 for a difference that never varies.
+        """
+        # Successive parts often have one tie.
+        if self._last is None or self._last[0] is not tied or self._last[1] != batch:
+            made = self._batch(batch)
+            number = made.normal.dtype
+            draws = tied.root.astype(number) @ made.normal[tied.models]
+            draws += made.second[tied.models]
+            draws -= draws.mean(axis=1, keepdims=True)
+            covariance = np.asarray(draws @ draws.T, dtype=float) / draws.shape[1]
+            spread = np.sqrt(np.maximum(contrasts(covariance), 0.0))
+            scale = quotient(np.ones_like(spread), spread).astype(number)
+            self._last = (tied, batch, (draws, scale))
+        return self._last[2]
+
+    def _top(self, part: Part, batch: int) -> Array:
         """(draws,) the largest (G_i − G_j)/s_ij of the pairs of a part.
 
         Draws are divided by their own standard deviations. The standard errors are estimates,
@@ -765,32 +784,37 @@ class SecondOrder(Distribution):
         whose row of `chi` comes first.
         """
         tied = self._among(part)
-        compared = self._compared(part)
-        draws = (
-            made.second[tied.models]
-            + tied.root.astype(made.normal.dtype) @ made.normal[tied.models]
-        )
-        centred = draws - draws.mean(axis=1, keepdims=True)
-        covariance = np.asarray(centred @ centred.T, dtype=float) / draws.shape[1]
-        spread = np.sqrt(np.maximum(contrasts(covariance), 0.0))
+        draws, scale = self._drawn(tied, batch)
+        chi: Any = self._batch(batch).chi
         places = self._places[tied.models]
-        top = np.full(draws.shape[1], -math.inf, dtype=draws.dtype)
-        either = (compared | compared.T) & (spread > 0.0)
-        for i in range(len(draws) - 1):
-            others = i + 1 + np.flatnonzero(either[i, i + 1 :])
-            if not len(others):
-                continue
-            sizes = draws[i] - draws[others]
-            sizes /= spread[i, others, None].astype(draws.dtype)
-            least = np.minimum(places[i], places[others])
-            sizes /= made.chi[least] if len(made.chi) > 1 else made.chi[0]
-            to = compared[i, others]
-            back = compared[others, i]
-            if to.any():
-                np.maximum(top, sizes[to].max(axis=0), out=top)
-            if back.any():
-                np.maximum(top, -sizes[back].min(axis=0), out=top)
-        return top
+
+        def sizes(i: int, others: Rows) -> Any:
+            found = draws[i] - draws[others]
+            found *= scale[i, others, None]
+            if len(chi) > 1:
+                found /= chi[np.minimum(places[i], places[others])]
+            return found
+
+        if part.joint:
+            top = np.full(draws.shape[1], -math.inf, dtype=draws.dtype)
+            compared = self._compared(part)
+            for i in range(len(draws) - 1):
+                to = compared[i, i + 1 :]
+                back = compared[i + 1 :, i]
+                some = np.flatnonzero(to | back)
+                if not len(some):
+                    continue
+                found = sizes(i, i + 1 + some)
+                if (to & back)[some].all():
+                    np.maximum(top, np.abs(found, out=found).max(axis=0), out=top)
+                    continue
+                largest = found[to[some]].max(axis=0, initial=-math.inf)
+                smallest = found[back[some]].min(axis=0, initial=math.inf)
+                np.maximum(top, np.maximum(largest, -smallest), out=top)
+        else:
+            others = np.searchsorted(tied.models, part.others)
+            top = sizes(tied.place(part.i), others).max(axis=0)
+        return np.asarray(top / chi[0] if len(chi) == 1 else top)
 
     def lower(self, parts: Sequence[Part], critical: Array) -> Array:
         out = np.full((len(parts), self.size), -math.inf)

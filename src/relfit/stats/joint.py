@@ -206,6 +206,8 @@ class JointEstimate:
             "elpd", or the discrepancy that was estimated, such as "mmd", "ksd" or "loglik".
         third: (l, l) third cumulants κ(D_i, D_i, D_j) of the estimates, or None: those of the ψ
             rows, if there are any.
+        follows: (l, l) third cumulants of the same kind that stand for the variances of squared
+            distances, which follow their estimates; None for other measures.
         close: the law of squared distances with both its parts, or None for the normal law.
         yardstick: how far two halves of the data are apart through sampling alone, in the
             units of the values; None if it is unknown.
@@ -254,6 +256,7 @@ class JointEstimate:
     doubts: tuple[str, ...] = ()
     leading: tuple[str, ...] = ()
     freedom: Array | None = None
+    follows: Array | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", _names(self.names))
@@ -275,7 +278,7 @@ class JointEstimate:
         if self.groups is not None:
             object.__setattr__(self, "groups", _sizes(self.groups, count, "groups"))
         check_choice("measure", self.measure, MEASURES)
-        for key in ("second_order", "third", "freedom"):
+        for key in ("second_order", "third", "freedom", "follows"):
             if getattr(self, key) is not None:
                 object.__setattr__(self, key, _finite(key, getattr(self, key), (count, count)))
         if self.yardstick is not None:
@@ -331,6 +334,7 @@ class JointEstimate:
             close=None if self.close is None else self.close.at(index),
             third=None if (third := third_cumulants(self)) is None else third[both],
             freedom=None if self.freedom is None else self.freedom[both],
+            follows=None if self.follows is None else self.follows[both],
         )
 
 
