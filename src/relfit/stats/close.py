@@ -396,15 +396,18 @@ def noise_batches(
     """For every kernel a function from the number of a batch to its random numbers.
 
     `mixing` (k, k) is a root of the kernels' correlations: the numbers of different kernels
-    have those correlations.
+    have those correlations. Only the last batch is kept: the kernels take theirs in turn.
     """
-    made: list[list[Noise]] = []
+    last: list[Noise] = []
+    drawn = 0
 
     def numbers(batch: int, kernel: int) -> Noise:
-        while len(made) <= batch:
+        nonlocal drawn
+        while drawn <= batch:
             each = [Noise.drawn(models, reference, count) for _ in mixing]
-            made.append([_mixed(each, weights.tolist()) for weights in mixing])
-        return made[batch][kernel]
+            last[:] = [_mixed(each, weights.tolist()) for weights in mixing]
+            drawn += 1
+        return last[kernel]
 
     return [partial(numbers, kernel=kernel) for kernel in range(len(mixing))]
 

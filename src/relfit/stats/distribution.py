@@ -813,7 +813,7 @@ class SecondOrder(Distribution):
                 np.maximum(top, np.maximum(largest, -smallest), out=top)
         else:
             others = np.searchsorted(tied.models, part.others)
-            top = sizes(tied.place(part.i), others).max(axis=0)
+            top = sizes(tied.place(part.i), others).max(axis=0, initial=-math.inf)
         return np.asarray(top / chi[0] if len(chi) == 1 else top)
 
     def lower(self, parts: Sequence[Part], critical: Array) -> Array:
