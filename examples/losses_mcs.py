@@ -63,8 +63,8 @@ def example():
     lines = [
         str(result),
         "",
-        f"relfit may be best: {', '.join(result.confidence_set)}",
-        f"MCS may be best:    {', '.join(list(losses)[k] for k in kept)}",
+        f"confidence set of relfit: {', '.join(result.confidence_set)}",
+        f"confidence set of MCS:    {', '.join(list(losses)[k] for k in kept)}",
     ]
     return "\n".join(lines)
 

@@ -13,6 +13,7 @@ import json
 import math
 import re
 import sys
+from collections import Counter
 from html import unescape
 from pathlib import Path
 
@@ -21,9 +22,8 @@ import numpy as np
 import relfit
 from relfit.cli.demo import TITLE, problem, run
 from relfit.report.gate import judge
+from relfit.results.scale import is_worse, kind_of
 
-WORSE = ("worse", "clearly worse")
-KINDS = dict(best="best", same="same", equal="equivalent", open="no evidence", alone="worse", worse="clearly worse")
 WIDTHS = (390, 820, 1500)
 
 
@@ -159,34 +159,32 @@ def write(name, folder):
 
 
 def check(result, gate, html):
-    """Everything the page says about a model, beside its grade in the result file. Raises AssertionError."""
+    """Everything the page has about a model, compared with its verdict in the result file. Raises AssertionError."""
     rows = result.rows()
-    grades = json.loads(result.to_json())["grade"]
-    expected = [grades[result.names.index(row["name"])] for row in rows]
-    told = _models(html)
-    assert told == expected, (told, expected)
+    verdicts = json.loads(result.to_json())["verdicts"]
+    expected = [verdicts[result.names.index(row["name"])] for row in rows]
+    shown = _models(html)
+    assert shown == expected, (shown, expected)
     intervals = _intervals(html)
     for k, row in enumerate(rows):
         low, high = intervals.get(k, (math.nan, math.nan))
+        kind = kind_of(expected[k])
         if math.isnan(low):
-            assert row["best"] or expected[k] == "same" or row["name"] in result.impossible, row["name"]
+            assert kind == "best" or row["name"] in result.impossible, row["name"]
         else:
-            assert (low > result.margin) == (expected[k] in WORSE), (row["name"], expected[k], low)
-            assert not result.margin or row["best"] or (high <= result.margin) == (expected[k] == "equivalent")
+            assert (low > result.margin) == is_worse(expected[k]), (row["name"], expected[k], low)
+            assert not result.margin or kind == "best" or (high <= result.margin) == (kind == "equal")
     for k, cells in _pairs(html).items():
-        assert ("clearly-worse" in cells) == (expected[k] == "clearly worse"), (rows[k]["name"], cells)
-        assert bool({"worse", "clearly-worse"} & {*cells}) == (expected[k] in WORSE), (rows[k]["name"], cells)
+        assert bool({"worse", "weak"} & {*cells}) == is_worse(expected[k]), (rows[k]["name"], cells)
     _check_sentence(result, html)
     headline = {what: int(number) for number, what in _headline(html)}
-    assert sum(headline.values()) == len(rows)
-    assert headline.get("clearly worse", 0) == grades.count("clearly worse")
-    assert headline.get("worse if taken alone", 0) == grades.count("worse")
+    assert headline == dict(Counter(verdicts))
     assert len(", ".join(headline)) < 100
     if gate is not None:
         sentence = re.search(r"Gate (passed|failed): ([^<]*)", html)
         assert (sentence[1] == "failed") == gate.failed
-        own = grades[result.names.index(gate.name)]
-        assert gate.fixed or ("clearly worse" in sentence[2]) == (gate.failed and own == "clearly worse")
+        own = verdicts[result.names.index(gate.name)]
+        assert gate.fixed or ("significantly worse" in sentence[2]) == (gate.failed and kind_of(own) == "worse")
 
 
 def _models(html):
@@ -194,18 +192,14 @@ def _models(html):
     rows = re.findall(
         r'<tr class="(\w+)" role="row" data-model="(\d+)">(.*?)</tr>', body[: body.index("</table>")], re.S
     )
-    words = {
-        "best": ("best of the sample", "selected as best"),
-        "same": ("the same as the best",),
-        "equivalent": ("equivalent within",),
-        "no evidence": ("no evidence",),
-        "worse": ("worse",),
-        "clearly worse": ("clearly worse",),
-    }
+    found = []
     for kind, _, cells in rows:
-        verdict = re.search(r'class="verdict"[^>]*>\s*<span[^>]*>[^<]*</span>\s*([^<]*)', cells)[1]
-        assert verdict.startswith(words[KINDS[kind]]), (kind, verdict)
-    return [KINDS[kind] for kind, _, _ in rows]
+        shown = re.search(r'class="verdict"[^>]*>\s*<span[^>]*>[^<]*</span>\s*([^<]*)', cells)[1].strip()
+        # What is remarked on the verdict stands in brackets after it.
+        verdict = re.sub(r" \((?!unadjusted|FDR).*\)$", "", shown)
+        assert kind == kind_of(verdict), (kind, verdict)
+        found.append(verdict)
+    return found
 
 
 def _intervals(html):
@@ -235,18 +229,15 @@ def _headline(html):
 
 def _check_sentence(result, html):
     sentence = unescape(re.search(r'<p class="answer">([^<]*)</p>', html)[1])
-    grades = dict(zip(result.names, result.grade, strict=True))
-    parts = {"clearly worse": "clearly worse", "if taken alone": "worse", "no evidence": "no evidence"}
-    clauses = re.split(r"; |, but ", sentence)[1:]
-    for words, grade in parts.items():
-        clause = next((clause for clause in clauses if words in clause), "")
-        if result.margin and grade == "no evidence":
-            continue
-        assert bool(clause) == (grade in grades.values()), (words, sentence)
+    verdicts = dict(zip(result.names, result.verdicts, strict=True))
+    others = {verdict for name, verdict in verdicts.items() if name != result.best}
+    for verdict in others:
+        assert f"{verdict}: " in sentence.lower(), (verdict, sentence)
+        clause = sentence[sentence.lower().index(f"{verdict}: ") :].partition(". ")[0]
         named = [
-            name for name in grades if re.search(rf"(?<![\w ]){re.escape(name)}(?![\w ])|'{re.escape(name)}'", clause)
+            name for name in verdicts if re.search(rf"(?<![\w ]){re.escape(name)}(?![\w ])|'{re.escape(name)}'", clause)
         ]
-        assert all(grades[name] == grade for name in named), (clause, named)
+        assert all(verdicts[name] == verdict for name in named), (clause, named)
 
 
 def pictures(folder):
@@ -271,7 +262,7 @@ def main(arguments):
     for name in CASES:
         result, gate, page = write(name, options.folder)
         check(result, gate, page.read_text(encoding="utf-8"))
-        print(f"{name}: {', '.join(result.grade)}"[:200])
+        print(f"{name}: {', '.join(result.verdicts)}"[:200])
     if options.pictures:
         pictures(options.folder)
 

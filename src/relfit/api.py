@@ -398,9 +398,7 @@ def compare_losses(
     returned. `higher_is_better` is needed unless the name of the column `score` or an
     evaluation log tells the direction ("accuracy", "val_loss"). A gate raises an error if a
     model lacks more than the fraction `max_missing` of the items. `relfit.from_losses`
-    describes `dependence` and `lags`. The rest is as in `decide`; `correction` is "stepdown"
-    for the best set unless another one is given: with probability 1 − alpha no model is
-    declared worse that is truly among the best.
+    describes `dependence` and `lags`. The rest is as in `decide`.
 
     >>> rows = {
     ...     "item": [*range(30)] * 2,
@@ -411,11 +409,9 @@ def compare_losses(
     ...     rows, item="item", model="model", score="right", higher_is_better=True, rng=0
     ... )
     >>> [(row["name"], row["discrepancy"], row["verdict"]) for row in result.rows()]
-    [('new', 1.0, 'best of the sample'), ('old', 0.5, 'clearly worse')]
+    [('new', 1.0, 'best observed'), ('old', 0.5, 'significantly worse')]
     """
     test = as_test(test)
-    if correction is None and test.steps_down:
-        correction = "stepdown"
     read = scores(losses, names=names, **options).common(max_missing)
     read.larger_is_better()
     joint = from_losses(read, dependence=dependence, lags=lags)
@@ -533,8 +529,8 @@ def plan(
         progress: as in `relfit.compare`.
 
     >>> made = plan(Assumed(0.01, standard_error=0.01, n=500))
-    >>> made.needed("m1", "best-set")  # 500 · 2 · (1.6449 + 0.8416)²
-    6183
+    >>> made.needed("m1", "best-set")  # 500 · 2 · (1.9600 + 0.8416)²
+    7849
     """
     planning = _planning(pilot, power, alpha, tests, n, correction, trials)
     seed = make_seed(rng)
@@ -551,8 +547,11 @@ def plan(
     names = joint.names
     more = [f"differences are in units of {joint.unit:.3g}"] if joint.unit != 1.0 else []
     more += joint.leading
-    if correction == "stepdown":
-        more.append('correction="stepdown" was planned as Holm, which finds a little less')
+    if "stepdown" in planning.corrections and len(names) > 2:
+        more.append(
+            "the power of the step-down adjustment is computed as that of Holm's, which is "
+            "slightly lower"
+        )
     return SizePlan(
         names=names,
         best=names[planning.pilot.best],
@@ -610,14 +609,7 @@ def _planning(
         )
     if correction is not None:
         check_choice("correction", correction, CORRECTIONS)
-    # What steps down needs the joint law of all statistics, which simulated trials do not
-    # share.
-    stepped = "holm" if correction == "stepdown" else correction
-    corrections = tuple(
-        test.auto_correction if name == "auto" else name
-        for test in chosen
-        for name in [test.default_correction if stepped is None else stepped]
-    )
+    corrections = tuple(_planned_correction(test, correction) for test in chosen)
     design = Linear if start.linear else Complete
     fewest = tuple(
         _fewest_rows(test, design.fewest_rows, design.fewest_selection_rows) for test in chosen
@@ -630,6 +622,14 @@ def _planning(
     check_whole("trials", trials, FEWEST_TRIALS, "fewer give no usable power")
     power = check_power(power, alpha)
     return Planning(start, power, alpha, chosen, corrections, fewest, rows, int(trials))
+
+
+def _planned_correction(test: Test, correction: str | None) -> str:
+    """The correction that is planned for; step-down of the best set only."""
+    name = test.default_correction if correction is None else correction
+    if name == "stepdown" and not test.steps_down:
+        return "holm"
+    return test.auto_correction if name == "auto" else name
 
 
 def _fewest_rows(test: Test, tested: int, selected: int) -> int:

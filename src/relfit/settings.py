@@ -62,6 +62,7 @@ from relfit.kernels.standard import Gaussian
 from relfit.stats.decision import CORRECTIONS
 from relfit.stats.tests import TESTS, as_test
 from relfit.stats.tests.base import Criteria, Test
+from relfit.stats.tests.best_set import BestSet
 from relfit.stats.tests.relmulti import RelMulti
 from relfit.util import __version__
 from relfit.util.checks import (
@@ -276,7 +277,7 @@ class Settings:
     test: Test = option(
         "auto",
         as_test,
-        "How the models are compared. best-set finds those that could be the best; "
+        "How the models are compared. best-set computes a confidence set for the best model; "
         "relpsi selects "
         "the best one and tests on all rows; relmulti splits the rows; carve is relpsi "
         "with noise "
@@ -338,10 +339,11 @@ class Settings:
     correction: str | None = option(
         None,
         Choice(CORRECTIONS),
-        "How the p-values are corrected for multiple testing; stepdown (best-set) finds more "
-        "than holm.",
+        "Multiplicity adjustment of the p-values: stepdown (best-set), holm and bonferroni "
+        "control the familywise error rate, by and bh the false discovery rate.",
         flag="--correction",
-        shown=f"{RelMulti.default_correction} for relmulti, otherwise none",
+        shown=f"{BestSet.default_correction} for best-set, {RelMulti.default_correction} for "
+        "relmulti, otherwise none",
     )
     margin: float = option(
         0.0,

@@ -49,9 +49,9 @@ def act(tmp_path):
 def test_a_worse_model_fails_the_step(act, tmp_path):
     done, summary, outputs = act(gate="far", **{"gate-against": "production", "alpha": "0.01"})
     assert done.returncode == 1
-    assert summary.startswith("**Gate failed:** far is worse than production")
+    assert summary.startswith("**Gate failed:** far is significantly worse than production")
     assert "| model | MMD² |" in summary
-    assert "::error title=relfit gate failed::relfit: gate: far is worse" in done.stdout
+    assert "::error title=relfit gate failed::relfit: gate: far is significantly worse" in done.stdout
     assert outputs == {"status": "1", "verdict": "worse", "folder": "relfit-gate", "comment": "relfit-gate/gate.md"}
     assert {path.name for path in (tmp_path / "relfit-gate").iterdir()} == {
         *("report.html", "result.json", "gate.xml", "gate.md")
@@ -70,7 +70,7 @@ def test_an_inconclusive_answer_fails_only_where_non_inferiority_is_required(act
     files = "reference.npy\nproduction.npy\ntwo words.npy"
     done, summary, outputs = act(files=files, gate="two words")
     assert (done.returncode, outputs["verdict"], "::error" in done.stdout) == (0, "inconclusive", False)
-    assert summary.startswith("**Gate inconclusive:** 'two words' is not shown to be worse")
+    assert summary.startswith("**Gate inconclusive:** 'two words' compared with")
     done, _, outputs = act(files=files, gate="two words", **{"gate-require": "non-inferior"})
     assert (done.returncode, outputs["verdict"]) == (3, "inconclusive")
     assert "::error title=relfit gate inconclusive::relfit: gate: inconclusive (non-inferiority" in done.stdout
@@ -122,7 +122,7 @@ def test_a_gate_with_doubts_is_an_error_with_all_files(act, tmp_path):
     """A kernel that sees nothing: the files are there and say that there is no answer."""
     done, summary, outputs = act(gate="far", options="--bandwidth\n1e-9")
     assert (done.returncode, outputs["verdict"], outputs["comment"]) == (2, "error", "relfit-gate/gate.md")
-    assert summary.startswith("**Gate without an answer:** kernel: expected one that can tell")
+    assert summary.startswith("**Gate without an answer:** kernel: expected one that separates")
     assert json.loads((tmp_path / "relfit-gate/result.json").read_text("utf-8"))["gate"]["verdict"] == "error"
 
 

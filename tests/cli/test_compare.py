@@ -78,11 +78,11 @@ def test_options_reach_the_comparison(data, capsys):
 def test_a_page_and_the_files_are_written_from_the_rows_that_compare_loaded(data, capsys, monkeypatch):
     assert main(["compare", "human.npy", "gpt.npy", "claude.npy", "--json", "out.json", "--html", "out.html"]) == 0
     out = capsys.readouterr().out
-    assert "gpt is clearly worse" in out
+    assert "Significantly worse: gpt" in out
     assert out.endswith("\nResult: out.json\nReport: out.html\n")
     written = relfit.Comparison.from_json((data / "out.json").read_text(encoding="utf-8"))
     assert written.best == "claude"
-    assert "gpt is clearly worse" in (data / "out.html").read_text(encoding="utf-8")
+    assert "Significantly worse: gpt" in (data / "out.html").read_text(encoding="utf-8")
     monkeypatch.delattr("relfit.report.recall.load")
     assert main(["compare", "human.npy", "gpt.npy", "claude.npy", "--html", "out.html"]) == 0
     assert "Where they differ" in (data / "out.html").read_text(encoding="utf-8")
@@ -108,11 +108,11 @@ def test_gate(data, capsys):
     assert main([*files, "--gate", "gpt", "--json", "out.json"]) == 1
     out, err = capsys.readouterr()
     assert "gpt" in out
-    assert err.startswith("relfit: gate: gpt is clearly worse than ")
+    assert err.startswith("relfit: gate: gpt is significantly worse than ")
     assert len(err.splitlines()) == 1
     assert (data / "out.json").exists()
     assert main([*files, "--gate", "claude"]) == 0
-    assert "Gate inconclusive: claude is not shown to be worse" in capsys.readouterr().out
+    assert "Gate inconclusive: claude compared with" in capsys.readouterr().out
     assert main([*files, "--gate", "claude", "--junit", "gate.xml"]) == 0
     last = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()[-2:]]
     assert last == ["JUnit", "Gate inconclusive"]
@@ -120,7 +120,7 @@ def test_gate(data, capsys):
 
 def test_pair(data, capsys):
     assert main(["pair", "human.npy", "gpt.npy", "claude.npy"]) == 0
-    assert "gpt is worse than claude." in capsys.readouterr().out
+    assert "gpt is significantly worse than claude." in capsys.readouterr().out
     assert main(["pair", "human.npy", "claude.npy", "gpt.npy", "--test", "relpsi", "--json", "-"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert (printed["names"], printed["test"], printed["worse"]) == (["claude", "gpt"], "relpsi", False)
@@ -307,7 +307,7 @@ def test_colour_on_terminals_only(data, plain):
     shown = os.read(main_end, 10_000)
     os.close(main_end)
     assert done.returncode == 0
-    assert (b"31mclearly worse" in shown) == (not plain)
+    assert (b"31msignificantly worse" in shown) == (not plain)
     assert b"worse" in shown
 
 

@@ -41,7 +41,10 @@ def test_command(tmp_path, monkeypatch, capsys):
     assert lines[2] == ""
     assert lines[3].startswith("best set · MMD²")
     assert str(demo.run(0)) in out
-    assert "declared worse with probability at most 5%" in out
+    assert (
+        "Familywise error rate: the probability that any model as good as the best is declared worse is at most 5%"
+        in out
+    )
     assert lines[-1] == "Report: relfit-demo.html"
     assert "noisy copies" in (tmp_path / "relfit-demo.html").read_text(encoding="utf-8")
 

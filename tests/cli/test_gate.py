@@ -29,7 +29,10 @@ def files(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("gated", "status", "words"),
-    [("far", 1, "far is worse than production"), ("newcopy", 0, "newcopy holds the same rows as production")],
+    [
+        ("far", 1, "far is significantly worse than production"),
+        ("newcopy", 0, "newcopy holds the same rows as production"),
+    ],
 )
 def test_every_file_says_what_the_terminal_says(files, capsys, gated, status, words):
     command = ["compare", "reference.npy", "far.npy", "production.npy", "newcopy.npy", "--gate", gated]
@@ -55,13 +58,18 @@ def test_every_file_says_what_the_terminal_says(files, capsys, gated, status, wo
 @pytest.mark.parametrize(
     ("models", "options", "status", "words"),
     [
-        (["far.npy", "production.npy"], ["--gate"], 1, "relfit: gate: far is worse than production (p-value "),
-        (["far.npy", "production.npy"], [], 0, "far is worse than production."),
-        (["production.npy", "far.npy"], ["--gate"], 0, "Gate passed: production is shown to be no worse than far."),
+        (
+            ["far.npy", "production.npy"],
+            ["--gate"],
+            1,
+            "relfit: gate: far is significantly worse than production (p-value ",
+        ),
+        (["far.npy", "production.npy"], [], 0, "far is significantly worse than production."),
+        (["production.npy", "far.npy"], ["--gate"], 0, "Gate passed: production is non-inferior to far."),
         (["newcopy.npy", "production.npy"], ["--gate"], 0, "Gate inconclusive: newcopy holds the same rows as"),
         (["newcopy.npy", "production.npy"], ["--gate", "--gate-require=non-inferior"], 3, "newcopy holds the same"),
         (["far.npy", "production.npy"], ["--gate-require=non-inferior"], 2, "--gate-require: expected together with"),
-        (["far.npy", "production.npy"], ["--gate", "--bandwidth=1e-9"], 2, "--kernel: expected one that can tell"),
+        (["far.npy", "production.npy"], ["--gate", "--bandwidth=1e-9"], 2, "--kernel: expected one that separates"),
     ],
 )
 def test_a_pair_has_the_same_gate(files, capsys, models, options, status, words):

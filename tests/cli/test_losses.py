@@ -49,7 +49,7 @@ def test_every_output(folder, capsys, right):
     outputs = ["--json", "r.json", "--html", "r.html", "--junit", "r.xml", "--show", "ranks", "--show", "pairs"]
     assert main(["losses", *LONG, "--gate", "small", *outputs]) == 1
     out, err = capsys.readouterr()
-    assert "gate: small is clearly worse than" in err
+    assert "gate: small is significantly worse than" in err
     assert "rank" in out
     result = relfit.Comparison.from_json((folder / "r.json").read_text())
     means = (right[:45].mean(0) + right[45:].mean(0)) / 2

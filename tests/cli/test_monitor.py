@@ -31,12 +31,12 @@ def test_three_days_of_a_gate(days, capsys):
     add = ["monitor", "add", "--item", "id"]
     status, out, err = run(capsys, *add, "day0.csv", "--higher-is-better", "--gate", "new")
     assert (status, err) == (0, "")
-    assert "Gate inconclusive: new is not shown to be worse than any other model after 200 items." in out
+    assert "Gate inconclusive: new compared with every other model, after 200 items." in out
     status, out, err = run(
         capsys, *add, "day1.csv", "day2.csv", "--gate", NAMES[2], "--html", "r.html", "--json", "r.json"
     )
     assert status == 1
-    assert err.startswith("relfit: gate: '<b>small</b>' is worse than another model since item ")
+    assert err.startswith("relfit: gate: '<b>small</b>' is significantly worse than another model since item ")
     stored = json.loads(Path("r.json").read_text(encoding="utf-8"))
     assert stored["items"] == 600
     assert stored["gate"]["sentence"].startswith("Gate failed")
@@ -88,13 +88,23 @@ def test_a_new_file_needs_a_direction(days, capsys):
 @pytest.mark.parametrize(
     ("options", "status", "verdict", "said"),
     [
-        (["--gate", "new"], 0, "inconclusive", "new is not shown to be worse than any other model after 600 items"),
+        (["--gate", "new"], 0, "inconclusive", "new compared with every other model, after 600 items"),
         (["--gate", "new", "--gate-require", "non-inferior"], 3, "inconclusive", "without a margin only a model that"),
-        (["--gate", "new", "--margin", "0.2"], 0, "non-inferior", "non-inferior to every other model (margin 0.2)"),
-        (["--gate", "new", "--margin=0.001"], 0, "inconclusive", "by more than 0.001, nor to be non-inferior, after"),
-        (["--gate", NAMES[2], "--margin", "0.1"], 1, "worse", "is worse than another model by more than 0.1 (95% lim"),
-        (["--gate", NAMES[2], "--margin", "0.9"], 0, "non-inferior", "(margin 0.9)"),
-        (["--gate", "new", "--gate-against", NAMES[2]], 0, "non-inferior", "new is shown to be no worse than '<b>"),
+        (["--gate", "new", "--margin", "0.2"], 0, "non-inferior", "non-inferior to every other model within 0.2"),
+        (
+            ["--gate", "new", "--margin=0.001"],
+            0,
+            "inconclusive",
+            "every other model (margin 0.001), after",
+        ),
+        (
+            ["--gate", NAMES[2], "--margin", "0.1"],
+            1,
+            "worse",
+            "worse than another model by more than 0.1 (95% lim",
+        ),
+        (["--gate", NAMES[2], "--margin", "0.9"], 0, "non-inferior", "within 0.9"),
+        (["--gate", "new", "--gate-against", NAMES[2]], 0, "non-inferior", "new is non-inferior to '<b>"),
         (["--gate", NAMES[2], "--gate-against", "new", "--margin=0.1"], 1, "worse", "worse than new by more than 0.1"),
     ],
 )
@@ -115,7 +125,7 @@ def test_doubts_are_an_error_after_everything_was_written(days, capsys):
     run(capsys, "monitor", "add", "day0.csv", "--item", "id", "--higher-is-better")
     with Monitor.open("gate.sqlite") as monitor, pytest.raises(InputError, match="gate: 0 and 5 shots"):
         conclude_monitor(monitor, params, doubts=("0 and 5 shots",))
-    assert "can be the best" in capsys.readouterr().out
+    assert "95% confidence set for the best model, valid at all looks: " in capsys.readouterr().out
     assert json.loads(Path("r.json").read_text(encoding="utf-8"))["gate"]["verdict"] == "error"
     assert "Gate without an answer: 0 and 5 shots." in Path("r.html").read_text(encoding="utf-8")
 
@@ -142,4 +152,4 @@ def test_a_race_ends_when_one_model_is_left_which_is_shown_to_be_no_worse(race, 
     options = ["--sequential", "--gate", "good", "--gate-require", "non-inferior"]
     status, out, _ = run(capsys, "evals", race, *options)
     assert status == 0
-    assert "Gate passed: good is shown to be no worse than any other model." in out
+    assert "Gate passed: good is non-inferior to every other model." in out

@@ -104,6 +104,6 @@ def test_the_verdict_is_told_before_the_page_is_made(data, capsys, monkeypatch):
     monkeypatch.setattr(relfit.Comparison, "report", broken)
     assert main(["compare", *FILES, "--html", "page.html", "--gate", "gpt", "--junit", "gate.xml"]) == 2
     out, err = capsys.readouterr()
-    assert "llama and gpt are clearly worse" in out
-    assert "gate: gpt is clearly worse" in err
+    assert "Significantly worse: llama and gpt" in out
+    assert "gate: gpt is significantly worse" in err
     assert ElementTree.parse("gate.xml").getroot().find(".//failure") is not None

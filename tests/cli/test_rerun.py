@@ -58,7 +58,9 @@ def test_code_is_not_run_unless_allowed(folder, capsys):
     assert main(["rerun", "result.json", "--run-code"]) == 0
 
 
-@pytest.mark.parametrize("edit", [{"alpha": 1e-30}, {"worse": [False, False]}, {"worse": [True, True]}])
+@pytest.mark.parametrize(
+    "edit", [{"alpha": 1e-30}, {"worse": [False, False]}, {"worse": [True, True]}, {"margin": 0.5}]
+)
 @pytest.mark.parametrize("command", ["report", "rerun"])
 def test_verdicts_that_are_not_those_of_alpha(folder, capsys, edit, command):
     assert edited(folder, capsys, **edit)["worse"] == [False, True]
@@ -69,9 +71,9 @@ def test_verdicts_that_are_not_those_of_alpha(folder, capsys, edit, command):
     ("edit", "said"),
     [
         ({"alpha": 0.051}, "alpha was 0.051 and is 0.05"),
-        ({"margin": 0.5}, "margin was 0.5 and is 0.0"),
+        ({"bandwidth_rule": "given"}, "bandwidth_rule was 'given' and is 'median'"),
         ({"test": "relpsi"}, "test was 'relpsi' and is 'best-set'"),
-        ({"correction": "holm"}, "correction was 'holm' and is 'none'"),
+        ({"correction": "holm"}, "correction was 'holm' and is 'stepdown'"),
     ],
 )
 def test_changed_settings_are_said(folder, capsys, edit, said):

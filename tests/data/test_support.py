@@ -48,7 +48,7 @@ def other(x):
 @pytest.mark.parametrize("name", WITH_EDGES)
 @pytest.mark.parametrize("n", [30, 400])
 def test_ksd_is_refused_at_an_edge_in_one_line(name, n):
-    """D1: at 56062bd the true exponential density is clearly worse, in 20 of 20 samples of 300 rows."""
+    """D1: at 56062bd the true exponential density is declared worse, in 20 of 20 samples of 300 rows."""
     x = WITH_EDGES[name].rvs(size=n, random_state=1)
     models = {"true": WITH_EDGES[name], "normal": other(x)}
     places = [f"'true' at {bound:.6g}" for bound in WITH_EDGES[name].support()]

@@ -143,7 +143,7 @@ def test_pipelines_of_gate_md_stop_what_is_worse(shift, status, tmp_path, monkey
     assert main(command) == status
     assert {"report.html", "result.json", "gate.xml"} <= {path.name for path in tmp_path.iterdir()}
     said = capsys.readouterr().err
-    assert said.startswith("relfit: gate: new is worse than production") == (status == 1)
+    assert said.startswith("relfit: gate: new is significantly worse than production") == (status == 1)
 
 
 @pytest.mark.parametrize(("name", "block", "library"), [("forecasts", 0, "arch"), ("bayesian", 1, "arviz_stats")])

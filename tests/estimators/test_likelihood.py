@@ -259,7 +259,7 @@ def test_two_discrepancies_at_once(rng, tmp_path):
     assert both.worse.tolist() == ksd.worse.tolist() == [False, False]
     assert other.worse.tolist() == [False, True]
     rows = {row["name"]: row for row in both.rows()}
-    assert rows["0.65"]["verdict_loglik"] == "clearly worse"
+    assert rows["0.65"]["verdict_loglik"] == "significantly worse"
     text = str(both)
     assert "'0.65' is worse by mean −log p only" in text
     assert "separated modes" in text
@@ -269,8 +269,8 @@ def test_two_discrepancies_at_once(rng, tmp_path):
     assert "by mean −log p" in page
     assert "worse by mean −log p only" in page
     assert "discrepancy=[&#39;ksd&#39;, &#39;loglik&#39;]" in page
-    assert both.to_latex().count("&") == 6 * 3
-    assert "| :--- | ---: | ---: | ---: | ---: | :--- | :--- |" in both.to_markdown()
+    assert both.to_latex().count("&") == 8 * 3
+    assert "| :--- | ---: | ---: | ---: | ---: | ---: | ---: | :--- | :--- |" in both.to_markdown()
 
 
 def test_several_are_refused_where_they_make_no_sense(x):

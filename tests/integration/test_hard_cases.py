@@ -303,7 +303,8 @@ def test_joint_estimates_are_values_of_their_own_and_decide_refuses_what_it_cann
 def test_a_model_that_is_the_data_is_best_and_reported(rng, test, dependence, estimator):
     reference = rng.normal(size=(120, 2))
     models = {**normals(rng, 120, off=1.5), "the data": reference}
-    result = checked(compare(reference, models, test=test, dependence=dependence, estimator=estimator, rng=0))
+    options = {"test": test, "dependence": dependence, "estimator": estimator, "correction": "none"}
+    result = checked(compare(reference, models, **options, rng=0))
     assert said(result, "120 of 120 rows of 'the data' also occur in the reference")
     if estimator == "complete":
         assert result.best == "the data"

@@ -50,7 +50,7 @@ def test_the_answer_is_that_of_the_evidence(path, losses):
     np.testing.assert_allclose(result.difference[2, 0], losses[:, 2].mean() - losses[:, 0].mean())
     assert result.lower[2, 0] < result.difference[2, 0] < result.upper[2, 0]
     np.testing.assert_allclose(result.lower, -result.upper.T)
-    assert "worse, shown after" in str(result)
+    assert "significantly worse since item " in str(result)
     assert result.to_dict()["type"] == "relfit.MonitorResult"
 
 

@@ -58,7 +58,7 @@ def test_markdown_and_latex_escape_every_name(odd):
     lines = to_markdown(odd).splitlines()
     assert len(lines) == 2 + len(odd.names)
     cells = [re.split(r"(?<!\\)\|", line)[1:-1] for line in lines]
-    assert {len(row) for row in cells} == {6}
+    assert {len(row) for row in cells} == {7}
     assert "\\<script\\>alert(1)\\</script\\>" in to_markdown(odd)
     assert lines[2].startswith("| **")
     made = to_latex(odd)
@@ -66,7 +66,7 @@ def test_markdown_and_latex_escape_every_name(odd):
     assert len(rows) == 1 + len(odd.names)
     for row in rows:
         bare = re.sub(r"\\[&%$#_{}]", "", row)
-        assert bare.count("&") == 5
+        assert bare.count("&") == 6
         assert "%" not in bare
         assert bare.count("$") % 2 == 0
         assert bare.count("{") == bare.count("}")
@@ -87,7 +87,7 @@ SETTINGS = {
     ),
     "best-set": ({"test": "best-set", "alpha": 0.01}, ["andrews2010inference", "hansen2011model"], ["α = 0.01"]),
     "carve": ({"test": "carve"}, ["fithian2014optimal", "tian2018selective"], ["Gaussian noise"]),
-    "holm": ({"correction": "holm"}, ["holm1979simple"], ["family-wise error rate"]),
+    "holm": ({"correction": "holm"}, ["holm1979simple"], ["familywise error rate"]),
     "bh": ({"correction": "bh"}, ["benjamini1995controlling"], ["Benjamini–Hochberg"]),
     "linear": ({"estimator": "linear"}, [], ["linear-time estimate"]),
     "shared": ({"dependence": "shared"}, [], ["common random numbers"]),

@@ -51,13 +51,13 @@ def test_says_what_the_rows_say(make):
     result = make([0.1, 0.2, 5.0], names=["claude", "llama", "gpt"], seed=7, warnings=("mind the gap",))
     html = render_report(result)
     page = _Page(html)
-    assert "".join(page.text["span"][:6]) == "◆1 best○1 without evidence▼1 clearly worse"
+    assert "".join(page.text["span"][:6]) == "◆1 best observed○1 inconclusive▽1 worse (unadjusted)"
     assert summary(result) in page.text["p"]
-    assert page.text["title"] == ["relfit: 1 best, 1 without evidence, 1 clearly worse"]
+    assert page.text["title"] == ["relfit: 1 best observed, 1 inconclusive, 1 worse (unadjusted)"]
     body = html[html.index('<table class="models') :]
     table = _Page(body[: body.index("</table>") + len("</table>")])
-    assert [text.strip() for text in table.text["td"][4::5]] == [row["verdict"] for row in result.rows()]
-    assert table.text["th"][6:] == [row["name"] for row in result.rows()]
+    assert [text.strip() for text in table.text["td"][5::6]] == [row["verdict"] for row in result.rows()]
+    assert table.text["th"][7:] == [row["name"] for row in result.rows()]
     assert "mind the gap" in html
     assert "at most 5% of the models that are as good as the best are declared worse" in html
     settings = dict(zip(page.text["dt"], page.text["dd"], strict=True))

@@ -16,33 +16,33 @@ from matplotlib.figure import Figure
 
 import relfit
 from relfit.report.figures import difference_forest, discrepancy_forest, who_beats_whom
-from relfit.report.plots import MARKS, forest
+from relfit.report.plots import forest
 from relfit.report.recall import recall
 from relfit.report.witness import differing_rows, landscape
+from relfit.results.scale import KINDS
 
 
 def _marks(ax):
-    shapes = {shape for _, shape, _ in MARKS.values()}
+    shapes = {verdict.shape for verdict in KINDS.values()}
     return {line.get_label(): line for line in ax.lines if line.get_marker() in shapes}
 
 
 def test_marks_say_the_verdicts_each_with_a_look_of_its_own(make):
     result = make([0.0, 0.1, 9.0, 8.0])
     marks = _marks(forest(result))
-    assert list(marks) == ["best of the sample", "no evidence that it is worse", "clearly worse"]
-    assert marks["clearly worse"].get_xdata().tolist() == [8.0, 9.0]
-    assert marks["clearly worse"].get_ydata().tolist() == [2, 3]
+    assert list(marks) == ["best observed", "inconclusive", "worse (unadjusted)"]
+    assert marks["worse (unadjusted)"].get_xdata().tolist() == [8.0, 9.0]
+    assert marks["worse (unadjusted)"].get_ydata().tolist() == [2, 3]
     assert len({line.get_marker() for line in marks.values()}) == 3
-    used = ("best", "open", "worse")
-    assert [to_hex(line.get_color()).upper() for line in marks.values()] == [MARKS[kind][0] for kind in used]
-    # Shape and filling alone tell the grades apart. b: p = Φ(−0.25/0.1414) = 0.039 alone, twice that at once.
+    used = ("best", "open", "weak")
+    assert [to_hex(line.get_color()).upper() for line in marks.values()] == [KINDS[kind].colour for kind in used]
+    # No reader needs the colours: every kind has its own shape and filling.
+    assert len({(verdict.shape, verdict.hollow) for verdict in KINDS.values()}) == len(KINDS)
     joint = relfit.JointEstimate(("a", "b", "c"), [0.0, 0.25, 5.0], 0.01 * np.eye(3), (500,))
-    result = relfit.decide(joint, rng=0)
-    assert result.grade == ("best", "worse", "clearly worse")
-    looks = [(line.get_marker(), line.get_markerfacecolor()) for line in _marks(forest(result)).values()]
-    assert len(set(looks)) == 3
-    assert [shape for shape, _ in looks[1:]] == ["v", "v"]
-    assert looks[1][1] == "white" != looks[2][1]
+    filled = _marks(forest(relfit.decide(joint, rng=0)))["significantly worse"]
+    hollow = _marks(forest(relfit.decide(joint, correction="none", rng=0)))["worse (unadjusted)"]
+    assert filled.get_marker() == hollow.get_marker() == "v"
+    assert hollow.get_markerfacecolor() == "white" != filled.get_markerfacecolor()
 
 
 def _bars(ax):
@@ -57,7 +57,7 @@ def test_differences_have_the_intervals_of_the_test_and_pairs_their_verdicts(mak
     # Values 0, 0.1, 5 with errors 0.1: only the last is told from the others, in both directions of reading.
     values, names = [5.0, 0.0, 0.1], ("c", "a", "b")
     result = relfit.decide(relfit.JointEstimate(names, values, 0.01 * np.eye(3)), rng=0)
-    no, up, down, own = "no evidence", "clearly better", "clearly worse", "itself"
+    no, up, down, own = "inconclusive", "better", "worse", "itself"
     assert who_beats_whom(result) == [[own, no, up], [no, own, up], [down, down, own]]
     # RelPSI compares with the selected model only.
     assert who_beats_whom(make(values, names=names)) == [
@@ -117,8 +117,8 @@ def test_pairs_show_the_tests(compared):
     result, _ = compared
     ax = result.plot_pairs()
     order = [row["name"] for row in result.rows()]
-    signs = {"clearly worse": "▼", "worse": "▽", "no evidence": "·", "better": "△", "clearly better": "▲"}
-    cells = result.graded_pairs()
+    signs = {"worse": "▼", "inconclusive": "·", "better": "▲"}
+    cells = result.verdict_pairs()
     at = [result.names.index(name) for name in order]
     drawn = {(round(text.get_position()[1]), round(text.get_position()[0])): text.get_text() for text in ax.texts}
     for i in range(3):
@@ -182,8 +182,8 @@ def test_discrepancies_and_a_margin_by_hand(make):
 def test_differences_are_the_tests_own(test):
     joint = relfit.JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3), sizes=(500,))
     result = relfit.decide(joint, test=test, rng=0)
-    intervals = result.graded_intervals()
+    intervals = result.verdict_intervals()
     for bar in difference_forest(result).bars:
         i = result.names.index(bar.name)
         assert (bar.low, bar.high) == tuple(intervals[i])
-        assert (bar.low > 0.0) == (bar.kind in ("alone", "worse"))
+        assert (bar.low > 0.0) == (bar.kind in ("weak", "worse"))

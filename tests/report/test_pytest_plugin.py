@@ -41,7 +41,7 @@ def test_the_fixture_fails_and_passes_where_it_should(pytester):
     done.assert_outcomes(passed=2, failed=3)
     assert done.ret == 1
     out = done.stdout.str()
-    assert "Gate failed: far is worse than production" in out
+    assert "Gate failed: far is significantly worse than production" in out
     assert "What to do:" in out
     assert "If a difference of" in out
     # The traceback ends in the user's line.
@@ -63,7 +63,7 @@ def test_warnings_as_errors_do_not_fail_the_fixture(pytester):
     done = pytester.runpytest_subprocess("-W", "error", "--junit-xml=out.xml", "-p", "no:cacheprovider", "-k", "good")
     done.assert_outcomes(passed=1)
     found = ElementTree.parse(pytester.path / "out.xml").find(".//property")
-    assert found.get("value") == "Gate passed: production is shown to be no worse than far."
+    assert found.get("value") == "Gate passed: production is non-inferior to far."
 
 
 def test_every_test_has_a_page_of_its_own(pytester):

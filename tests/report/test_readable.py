@@ -20,16 +20,17 @@ TINY = relfit.JointEstimate(("a", "b"), [-5e-6, 1.6e-4], 2.56e-10 * np.eye(2), (
 
 
 def test_the_noise_of_halves_is_shown_where_a_margin_is_chosen():
-    """D14: under a plain table it reads as noise in the gaps above; the page and JSON keep it."""
+    """D14: under a table it reads as noise in the differences above; with a margin the page has it, and JSON always."""
     plain = relfit.compare(ROWS, MODELS, rng=0)
     within = relfit.compare(ROWS, MODELS, rng=0, margin=0.1)
-    assert "two halves" not in str(plain).lower()
-    assert "Sampling noise puts two halves of your data (30 rows each) about" in str(within)
-    assert "the unbiased estimates above do not include it. The margin is" in str(within)
-    assert "Sampling noise puts two halves of your data" in render_report(plain)
+    assert "random halves" not in str(plain)
+    page = render_report(within)
+    assert "Two random halves of the data (30 rows each) differ by about" in page
+    assert "before bias correction. The margin is" in page
     assert plain.to_dict()["yardstick"] > 0.0
-    for result in (relfit.compare_pair(ROWS, *MODELS.values()), plain._repr_html_()):
-        assert "two halves" not in str(result).lower()
+    pair = relfit.compare_pair(ROWS, *MODELS.values())
+    for result in (within, pair, plain._repr_html_(), render_report(plain)):
+        assert "random halves" not in str(result)
 
 
 @pytest.mark.parametrize(("preset", "name"), [("kid", "KID"), ("cmmd", "CMMD/1000")])
@@ -37,7 +38,7 @@ def test_a_preset_is_called_by_its_name(preset, name):
     """D37: in the header, the table, every file and the figure. The published CMMD is multiplied by 1000."""
     result = relfit.compare(ROWS, MODELS, preset=preset, rng=0)
     assert str(result).splitlines()[0].startswith(f"best set · {name} · ")
-    assert f"near has the smallest {name};" in str(result)
+    assert f"near has the smallest {name}." in str(result)
     assert f"| {name} |" in re.sub(r" \(×10⁻\d\)", "", result.to_markdown())
     assert f"& {name} " in result.to_latex()
     assert forest(result).get_xlabel().startswith(f"{name} (")
@@ -50,7 +51,8 @@ def test_tiny_numbers_share_a_factor_in_every_output_but_json_and_csv():
     """D49: -0.000005 ± 0.000016 was eleven characters for two digits. The factor stands in the titles."""
     result = relfit.decide(TINY)
     titles, best, other = str(result).splitlines()[1:4]
-    assert titles.split("  ") == ["model", "score (×10⁻⁶)", "s.e. (×10⁻⁶)", "Δ to best (×10⁻⁶)", "p-value", "verdict"]
+    last = ["95% bounds (×10⁻⁶)", "p-value", "adjusted p", "verdict"]
+    assert titles.split("  ") == ["model", "score (×10⁻⁶)", "s.e. (×10⁻⁶)", "Δ to best (×10⁻⁶)", *last]
     assert re.split(r"\s{2,}", best)[:3] == ["a", "-5", "16"]
     assert re.split(r"\s{2,}", other)[:4] == ["b", "160", "16", "165"]
     assert "| model | score (×10⁻⁶) | s.e. (×10⁻⁶) |" in result.to_markdown()
@@ -99,13 +101,13 @@ def test_the_page_says_which_direction_is_better_and_why():
     assert result.best == "b"
     page = render_report(result)
     assert "accuracy: higher is better, by its name" in page
-    assert "b has the largest mean score (larger is better); a is clearly worse." in page
+    assert "b has the largest mean score (larger is better). Significantly worse: a." in page
 
 
 def test_the_best_has_no_pvalue():
     """D50: it was "—" or 0.89, by a rule that stood on one page only. JSON keeps the number."""
     far = relfit.decide(relfit.JointEstimate(("a", "b"), [0.1, 0.12], 0.01 * np.eye(2)))
     assert far.pvalue[0] < 1.0
-    assert re.split(r"\s{2,}", str(far).splitlines()[2])[3:5] == ["—", "—"]
-    assert far.to_markdown().splitlines()[2].split(" | ")[3:5] == ["—", "—"]
+    assert re.split(r"\s{2,}", str(far).splitlines()[2])[5:7] == ["—", "—"]
+    assert far.to_markdown().splitlines()[2].split(" | ")[5:7] == ["—", "—"]
     assert far.to_dict()["pvalue"][0] == far.pvalue[0]

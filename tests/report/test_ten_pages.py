@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from relfit.results.scale import KINDS
 from tools.pages import CASES, WIDTHS, check, write
 
 
@@ -19,20 +20,20 @@ def test_nothing_on_the_page_contradicts_anything_else(ten, name):
     check(result, gate, page.read_text(encoding="utf-8"))
 
 
-def test_all_grades_occur_and_a_contradiction_is_found(ten):
-    grades = {grade for result, _, _ in ten.values() for grade in result.grade}
-    assert grades == {"best", "same", "equivalent", "no evidence", "worse", "clearly worse"}
+def test_all_kinds_occur_and_a_contradiction_is_found(ten):
+    assert {kind for result, _, _ in ten.values() for kind in result.kinds} == {*KINDS}
     # A verdict, an interval, a pair, the sentence or a count that says something else does not pass.
     result, gate, page = ten["fifty"]
     html = page.read_text(encoding="utf-8")
-    low, high = result.graded_intervals()[result.grade.index("clearly worse")]
+    found = result.kinds.count("weak")
+    low, high = result.verdict_intervals()[result.kinds.index("weak")]
     assert low > 0.0
     changes = [
-        ('<tr class="alone" role="row" data-model="8">', '<tr class="open" role="row" data-model="8">'),
+        ('<tr class="weak" role="row" data-model="8">', '<tr class="open" role="row" data-model="8">'),
         (f"{low:.3f} to {high:.3f}", f"0.000 to {high:.3f}"),
-        ('<td class="clearly-worse">', '<td class="no-evidence">'),
-        ("are worse if taken alone;", "are clearly worse;"),
-        ("39 clearly worse", "38 clearly worse"),
+        ('<td class="weak">', '<td class="inconclusive">'),
+        ("Worse (unadjusted): ", "Inconclusive: "),
+        (f"{found} worse (unadjusted)", f"{found - 1} worse (unadjusted)"),
     ]
     for old, new in changes:
         assert old in html, old
@@ -84,9 +85,9 @@ def test_tables_are_sorted_and_filtered(ten, browser):
     assert len(shown(browser, ".cells")) == 2
     browser.run(
         "{const i = document.querySelector('.filter input'); i.value = ''; i.dispatchEvent(new Event('input'));"
-        " const s = document.querySelector('.filter select'); s.value = 'alone'; s.dispatchEvent(new Event('change'))}"
+        " const s = document.querySelector('.filter select'); s.value = 'weak'; s.dispatchEvent(new Event('change'))}"
     )
-    assert len(shown(browser)) == result.grade.count("worse") > 0
+    assert len(shown(browser)) == result.kinds.count("weak") > 0
 
 
 def test_without_scripts_everything_is_there(ten, browser):

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 import relfit
+from relfit.results.scale import is_worse, kind_of
 from relfit.results.table import number_format
-from relfit.results.text import show_pvalue, table
-from relfit.results.words import alone_words, summary
+from relfit.results.text import show_pvalue, styled, table
+from relfit.results.words import summary
 from relfit.util.text import visible
 
 
@@ -23,14 +24,14 @@ def test_looks_as_documented(make):
     assert lines[0] == (
         "RelPSI · score (smaller is better) · Gaussian kernel, bandwidth 1.12 (median) · n = 1,000 · α = 0.05"
     )
-    assert lines[1] == "model  score  s.e.  Δ to best  p-value  verdict"
-    assert lines[2] == "m1     0.10   0.10  —          —        best of the sample"
-    assert re.fullmatch(r"m2     0\.12   0\.10  0\.02       0\.\d\d     no evidence that it is worse", lines[3])
-    assert re.fullmatch(r"m3     5\.10   0\.10  5\.00       \S+ +clearly worse", lines[4])
-    assert lines[5] == (
-        "m1 has the smallest score (smaller is better); m3 is clearly worse; there is no evidence that m2 is worse."
-    )
-    assert len(lines) == 6
+    assert lines[1] == "model  score  s.e.  Δ to best  95% bounds     p-value  verdict"
+    assert lines[2] == "m1     0.10   0.10  —          —              —        best observed"
+    assert re.fullmatch(r"m2     0\.12   0\.10  0\.02       -\S+ to 0\.\d\d +0\.\d\d     inconclusive", lines[3])
+    # The upper end is 5 + 1.645 · 0.1414 less what the near tie for best takes.
+    assert re.fullmatch(r"m3     5\.10   0\.10  5\.00       3\.50 to 5\.17 +\S+ +worse \(unadjusted\)", lines[4])
+    assert lines[5] == "m1 has the smallest score (smaller is better). Worse (unadjusted): m3. Inconclusive: m2."
+    assert re.fullmatch(r"95% interval for the score of m1, adjusted for its selection: \S+ to \S+\.", lines[6])
+    assert len(lines) == 7
 
 
 def test_names_are_aligned_and_stay_on_their_line(odd):
@@ -39,10 +40,11 @@ def test_names_are_aligned_and_stay_on_their_line(odd):
     at = cell_len(lines[1][: lines[1].index("p-value")])
     rows = table(odd).rows
     for line, row in zip(lines[2:], rows, strict=False):
-        before = line[: line.rindex(row[4] + "  ")]
+        before = line[: line.rindex(row[5] + "  ")]
         assert cell_len(before) == at
     shown = str(odd)
-    assert len(shown.splitlines()) == 2 + 12 + 1 + 1
+    # The header, the titles, the models, the answer, the best model's interval, and a note.
+    assert len(shown.splitlines()) == 2 + 12 + 2 + 1
     assert "two\\nlines" in shown
     assert "\x1b" not in shown
     assert "\\x1b[31mred" in shown
@@ -101,9 +103,9 @@ def test_pair_text():
     assert lines[0].startswith("RelMMD · MMD² · Gaussian kernel, bandwidth ")
     assert lines[1] == "model  MMD²"
     assert lines[4].startswith("difference 0.")
-    assert lines[5] == "new\\n is worse than old."
+    assert lines[5] == "new\\n is significantly worse than old."
     swapped = str(relfit.compare_pair(data[0], data[2], data[1], rng=0))
-    assert "There is no evidence that a is worse than b: its MMD² is smaller." in swapped
+    assert "Inconclusive: a compared with b." in swapped
     assert "the same model" in str(relfit.compare_pair(data[0], data[1], data[1], rng=0))
 
 
@@ -125,39 +127,32 @@ def comparisons(draw):
     return result
 
 
-def _said(clause, words):
-    """The names before or after the words of a clause, and how many more there are."""
-    names = re.findall(r"\bm\d+\b", clause.replace(words, ""))
-    more = re.search(r"(\d+) more", clause)
-    return set(names), int(more[1]) if more else 0
+def _named(sentence):
+    """The names in a sentence, and how many more there are."""
+    more = re.search(r"(\d+) more", sentence)
+    return re.findall(r"\bm\d+\b", sentence), int(more[1]) if more else 0
 
 
 @settings(max_examples=300, deadline=None)
 @given(comparisons())
 def test_the_sentence_agrees_with_the_rows(result):
     rows = result.rows()
-    truth = {
-        "clearly worse": [r["name"] for r in rows if r["grade"] == "clearly worse"],
-        alone_words(result): [r["name"] for r in rows if r["grade"] == "worse"],
-        "the same as it": [r["name"] for r in rows if r["verdict"] == "the same as the best"],
-        "no evidence": [r["name"] for r in rows if r["verdict"] == "no evidence that it is worse"],
-    }
-    sentence = summary(result)
-    lead, *clauses = re.split(r"; |, but ", sentence)
+    truth = {}
+    for row in rows:
+        if not row["best"]:
+            also = "also " if kind_of(row["verdict"]) == "best" else ""
+            truth.setdefault(f"{also}{row['verdict']}", []).append(row["name"])
+    lead, *sentences = summary(result).removesuffix(".").split(". ")
     assert lead.split()[0] == result.best == rows[0]["name"]
     assert ("smallest" in lead) == (result.test == "relpsi")
     if result.test == "relpsi":
         assert rows[0]["discrepancy"] == min(r["discrepancy"] for r in rows)
+    found = dict(sentence.split(": ") for sentence in sentences)
+    assert {words[0].lower() + words[1:] for words in found} == {*truth}
     for words, names in truth.items():
-        found = [clause for clause in clauses if words in clause]
-        assert len(found) == bool(names)
-        if names:
-            shown, more = _said(found[0], words)
-            assert shown <= set(names)
-            assert len(shown) + more == len(names)
-            assert shown == set(names[: len(shown)])
-    assert sentence.endswith(".")
-    assert sentence.count(". ") == 0
+        shown, more = _named(found[words[0].upper() + words[1:]])
+        assert shown == names[: len(shown)]
+        assert len(shown) + more == len(names)
 
 
 @settings(max_examples=200, deadline=None)
@@ -166,14 +161,28 @@ def test_the_table_agrees_with_the_rows(result):
     cells = table(result)
     for row, shown, kind in zip(result.rows(), cells.rows, cells.kinds, strict=True):
         assert shown[0] == row["name"]
-        assert (kind == "worse") == (row["grade"] == "clearly worse") == shown[-1].startswith("clearly worse")
-        assert (kind == "alone") == (row["grade"] == "worse") == shown[-1].startswith("worse")
-        assert (kind == "best") == row["best"]
-        # What was asked for is found, and with a correction for all models it is clear.
-        assert not row["worse"] or kind in ("alone", "worse")
-        if result.correction == "holm":
-            assert row["worse"] == (kind == "worse")
+        assert shown[-1].startswith(row["verdict"])
+        assert kind == kind_of(row["verdict"])
+        assert (kind in ("weak", "worse")) == row["worse"] == is_worse(row["verdict"])
+        assert (shown[3] == "—") == row["best"]
         if row["worse"]:
             decisive = shown[-2]
             assert decisive.startswith("<") or float(decisive) <= result.alpha
             assert float(shown[3]) > 0.0
+
+
+def test_a_narrow_terminal_leaves_columns_out():
+    """The p-value goes first, then the standard error: names, bounds and verdicts always stay."""
+    names = tuple(f"model-{k}" for k in range(10))
+    joint = relfit.JointEstimate(names, 0.05 * np.arange(10), 0.001 * np.eye(10), (500,))
+    result = relfit.decide(joint, rng=0)
+    full = str(result).splitlines()[1]
+    assert cell_len(full.rstrip()) <= 100
+    titles = {}
+    for width in (100, 80, 60):
+        lines = styled(result, width).plain.splitlines()[1:12]
+        assert max(map(cell_len, lines)) <= width
+        titles[width] = re.split(r"\s{2,}", lines[0].strip())
+    assert titles[100] == ["model", "score", "s.e.", "Δ to best", "95% bounds", "p-value", "adjusted p", "verdict"]
+    assert titles[80] == ["model", "score", "Δ to best", "95% bounds", "adjusted p", "verdict"]
+    assert titles[60] == ["model", "score", "95% bounds", "verdict"]

@@ -63,7 +63,7 @@ def test_a_declared_field_is_written_checked_read_and_shown(inked):
     assert not any("shades" in label for label, _ in settings(inked))
 
 
-@pytest.mark.parametrize("name", ["difference", "pvalue", "best_index", "grade", "standard_error", "confidence_set"])
+@pytest.mark.parametrize("name", ["difference", "pvalue", "best_index", "verdicts", "standard_error", "confidence_set"])
 def test_a_file_whose_numbers_contradict_each_other_is_refused(name):
     record = _result().to_dict()
     values = record[name]

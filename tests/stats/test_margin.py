@@ -120,14 +120,14 @@ def test_the_words_and_the_table_follow(capsys):
     result = decide(estimate, test="best-set", margin=0.2, rng=0)
     verdict = {row["name"]: row["verdict"] for row in result.rows()}
     assert verdict == {
-        "m0": "best of the sample",
+        "m0": "best observed",
         "m1": "equivalent within 0.2",
-        "m2": "no evidence either way",
-        "m3": "clearly worse by more than 0.2",
+        "m2": "inconclusive",
+        "m3": "significantly worse by more than 0.2",
     }
     assert [row["equivalent"] for row in result.rows()] == [True, True, False, False]
     assert "margin 0.2" in str(result)
-    assert "m1 is equivalent to the best within 0.2; m2 is undecided" in str(result)
+    assert "Equivalent within 0.2: m1. Inconclusive: m2." in str(result)
     back = relfit.Comparison.from_json(result.to_json())
     assert back.margin == 0.2
     np.testing.assert_array_equal(back.equivalent, result.equivalent)

@@ -69,10 +69,12 @@ def test_relpsi_by_hand():
 
 
 def test_best_set_and_correlation_by_hand():
-    """r = 1.644854 + .841621 = 2.486475; correlation ½ halves the variance of the difference."""
-    made = plan(Assumed({"a": 0, "b": 0.01}, 0.02, correlation=0.5, n=500), tests="best-set")
-    assert made.best == "a"
-    assert made.needed("b", "best-set") == math.ceil(500 * (2.486475 * 2) ** 2)
+    """r = 1.959964 + .841621 = 2.801585, unadjusted 1.644854 + .841621; correlation ½ halves the variance."""
+    pilot = Assumed({"a": 0, "b": 0.01}, 0.02, correlation=0.5, n=500)
+    for correction, r in ((None, 2.801585), ("none", 2.486475)):
+        made = plan(pilot, tests="best-set", correction=correction)
+        assert made.best == "a"
+        assert made.needed("b", "best-set") == math.ceil(500 * (r * 2) ** 2)
 
 
 def test_relmulti_by_hand():
@@ -96,7 +98,7 @@ def test_simulation_agrees_with_the_closed_forms(test, gap):
     value = as_test(test)
     simulated = simulation(joint.names, estimate_law(joint, 100), ALPHA, 8000, 400, 1, joint.values[None, :])
     for n in (50, 200):
-        expected = value.two_model_power(gap * math.sqrt(n / 100), ALPHA, "none")
+        expected = value.two_model_power(gap * math.sqrt(n / 100), ALPHA, value.default_correction)
         error = math.sqrt(expected * (1 - expected) / 8000) + 1e-3
         power = simulated.power(value, value.default_correction, n, [1])[0, 0]
         # Carving with few fresh draws adds a little noise to the p-value.
@@ -288,7 +290,7 @@ def test_a_range_of_two_models_by_hand():
     """The gap is 2 s.e.; at the 16% and 84% points it is 2 ± .994458: n ∝ 1/gap²."""
     joint = JointEstimate(("a", "b"), [0.0, 2.0], [[0.5, 0.0], [0.0, 0.5]], (100,))
     cell = plan(joint, tests="best-set").forecasts[0]
-    base = 100 * 2.486475**2
+    base = 100 * 2.801585**2
     assert cell.n_range == (math.ceil(base / 2.994458**2), math.ceil(base / 1.005542**2))
     assert cell.n_needed == math.ceil(base / 4)
     assert plan(Assumed(2.0, 1.0, n=100), tests="best-set").forecasts[0].n_range is None
@@ -337,14 +339,14 @@ def test_the_power_comes_true_on_data():
     large = relfit.estimate(reference, models, kernel=kernel, rng=0)
     second = {"second_order": large.second_order}
     pilot = JointEstimate(tuple(problem.models), true_mmd(problem, 1.5), large.covariance, (2000,), **second)
-    made = plan(pilot, n=320, rng=0, tests=("relpsi", "best-set"))
+    made = plan(pilot, n=320, rng=0, tests=("relpsi", "best-set"), correction="none")
     trials = 150
     found = dict.fromkeys(made.tests, 0)
     for seed in range(trials):
         reference, models = draw(problem, 320, seed)
         joint = relfit.estimate(reference, models, kernel=kernel, rng=0)
         for test in made.tests:
-            found[test] += bool(relfit.decide(joint, test=test, rng=seed).worse[2])
+            found[test] += bool(relfit.decide(joint, test=test, correction="none", rng=seed).worse[2])
     for cell in made.forecasts:
         if cell.name == "P3":
             assert 0.2 < cell.power < 0.98

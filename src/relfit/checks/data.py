@@ -581,7 +581,7 @@ def _agree(values: Array, change: Array) -> bool:
 
 
 def likelihood_at_hand(compared: Compared) -> Findings:
-    """A note if KSD was the default, left a model undecided, and all densities are
+    """A note if KSD was the default, left a verdict inconclusive, and all densities are
     normalised.
     """
     plan = compared.plan

@@ -21,23 +21,22 @@ from relfit.estimators.base import Complete, EstimateSettings, complete_seconds,
 from relfit.estimators.groups import split
 from relfit.kernels.base import Kernel, ScaledKernel, Sum, check_positive
 from relfit.kernels.composite import Tilted
-from relfit.results.verdicts import (
-    BEST,
-    CLEARLY_WORSE,
-    GRADES,
-    SAME,
-    WORSE,
-    decisive_pvalue,
-    graded,
-    of_decision,
+from relfit.results.scale import (
+    INCONCLUSIVE,
+    SIGNIFICANTLY_WORSE,
+    by_margin,
+    is_worse,
+    kind_of,
+    scale_of,
 )
+from relfit.results.verdicts import words_of
 from relfit.settings import Plan
 from relfit.stats.decision import Decision, difference_variance, differences
 from relfit.stats.joint import JointEstimate
 from relfit.stats.maxt import covariance_root, normal_draws, seeded, streams
 from relfit.stats.tests.base import Criteria, Test
 from relfit.stats.tests.carve import GAMMA
-from relfit.util.arrays import Array
+from relfit.util.arrays import Array, Mask
 from relfit.util.errors import RelfitError
 from relfit.util.libraries import usable_cores
 from relfit.util.text import listed, quoted
@@ -58,10 +57,6 @@ _MOST_NAMES = 4
 # told.
 _DRAWS = 500
 _OFTEN = 0.1
-# Grades without a finding are one class: which of several good models comes first changes
-# easily.
-_NO_FINDING = "not shown to be worse"
-_CLASSES = {WORSE.name: 1, CLEARLY_WORSE.name: 2}
 
 
 @dataclass(frozen=True)
@@ -72,28 +67,23 @@ class Sensitivity:
         factors, lengths: the multiples, and the lengths they give.
         results: the estimate and the verdicts of the distinct models for each.
         copies: the name of every copy, and the model that it is a copy of.
-        alpha: the level.
+        test: the name of the test.
     """
 
     factors: tuple[float, ...]
     lengths: tuple[float, ...]
     results: tuple[tuple[JointEstimate, Decision], ...]
     copies: Mapping[str, str]
-    alpha: float
+    test: str
 
-    def grades(self, name: str) -> tuple[str, ...]:
-        """For every factor the grade of this model."""
+    def verdicts(self, name: str) -> tuple[str, ...]:
+        """For every factor the verdict on this model."""
         i = self._index(name)
-        first = self.results[0][0].names
-        grades = [of_decision(decision, self.alpha)[i] for _, decision in self.results]
-        # A copy of the best one is not the best itself.
-        return tuple(
-            SAME.name if grade == BEST.name and name != first[i] else grade for grade in grades
-        )
+        return tuple(words_of(decision, self.test)[i] for _, decision in self.results)
 
     def kinds(self, name: str) -> tuple[str, ...]:
-        """For every factor the kind of its grade."""
-        return tuple(GRADES[grade].kind for grade in self.grades(name))
+        """For every factor the kind of its verdict."""
+        return tuple(map(kind_of, self.verdicts(name)))
 
     def ratios(self, name: str) -> tuple[float, ...]:
         """For every factor the model's difference to the best over its standard error; 0
@@ -112,8 +102,8 @@ class Sensitivity:
         near = [k for k, factor in enumerate(self.factors) if min(NEAR) <= factor <= max(NEAR)]
         changing = []
         for name in (*self.results[0][0].names, *self.copies):
-            grades = self.grades(name)
-            if len({_class(grades[k]) for k in near}) > 1:
+            verdicts = self.verdicts(name)
+            if len({is_worse(verdicts[k]) for k in near}) > 1:
                 changing.append(name)
         return changing
 
@@ -121,8 +111,8 @@ class Sensitivity:
         """What the verdict becomes at half or twice the bandwidth, where it changes;
         otherwise None.
         """
-        grades = dict(zip(self.factors, self.grades(name), strict=True))
-        return remark(grades[1.0], {factor: grades[factor] for factor in NEAR})
+        verdicts = dict(zip(self.factors, self.verdicts(name), strict=True))
+        return remark(verdicts[1.0], {factor: verdicts[factor] for factor in NEAR})
 
     def _index(self, name: str) -> int:
         return self.results[0][0].names.index(self.copies.get(name, name))
@@ -132,32 +122,27 @@ def remark(used: str, others: Mapping[float, str]) -> str | None:
     """What a verdict becomes at other multiples of the bandwidth, where it changes;
     otherwise None.
 
-    >>> remark("no evidence", {0.5: "best", 2.0: "clearly worse"})
-    'clearly worse at twice the bandwidth'
+    >>> remark("inconclusive", {0.5: "best observed", 2.0: "significantly worse"})
+    'significantly worse at twice the bandwidth'
     """
-    differ = {NEAR[factor]: grade for factor, grade in others.items() if changes(used, grade)}
-    if len(differ) == 2 and len(set(differ.values())) == 1:
+    differ = {
+        NEAR[factor]: _said(verdict)
+        for factor, verdict in others.items()
+        if is_worse(verdict) != is_worse(used)
+    }
+    if len(differ) == len(NEAR):
         return f"{differ['half']} at half and twice the bandwidth"
     return (
-        ", ".join(f"{grade} at {word} the bandwidth" for word, grade in differ.items()) or None
+        ", ".join(f"{verdict} at {word} the bandwidth" for word, verdict in differ.items())
+        or None
     )
 
 
-def changes(one: str, other: str) -> bool:
-    """True if two grades differ in what was found: "best" and "no evidence" only change places.
-
-    >>> (
-    ...     changes("best", "no evidence"),
-    ...     changes("best", "worse"),
-    ...     changes("worse", "clearly worse"),
-    ... )
-    (False, True, True)
+def _said(verdict: str) -> str:
+    """The verdict in a sentence "the model is …"; which of several models is best observed
+    changes easily, so that this is inconclusive.
     """
-    return _class(one) != _class(other)
-
-
-def _class(grade: str) -> int:
-    return _CLASSES.get(grade, 0)
+    return verdict if is_worse(verdict) else INCONCLUSIVE.shown
 
 
 # ── the check of every comparison ─────────────────────────────────────────────────────────────
@@ -177,15 +162,21 @@ def check_bandwidth(compared: Compared) -> Findings:
         selecting = compared.selecting
         selections = [None] * len(NEAR) if selecting is None else near_estimates(selecting)
         others = [
-            _near_grades(compared, compared.test.prepared(joint), selection)
+            _near_worse(compared, compared.test.prepared(joint), selection)
             for joint, selection in zip(joints, selections, strict=True)
         ]
     except RelfitError:
         return Findings()
-    used = of_decision(compared.decision, criteria.alpha)
+    decision = compared.decision
+    worse = scale_of(type(compared.test), decision.correction, len(decision.worse)).worse.shown
+    worse = worse.format(**by_margin(criteria.margin))
+    used = words_of(decision, compared.test.name)
     found = {}
     for i, name in enumerate(plan.data.models):
-        near = {factor: _said(grades[i]) for factor, grades in zip(NEAR, others, strict=True)}
+        near = {
+            factor: worse if each[i] else INCONCLUSIVE.shown
+            for factor, each in zip(NEAR, others, strict=True)
+        }
         text = remark(used[i], near)
         if text is not None:
             found[name] = text
@@ -193,57 +184,40 @@ def check_bandwidth(compared: Compared) -> Findings:
     return Findings(_notes(plan, found), fields={"robust_to_bandwidth": robust})
 
 
-def _near_grades(
+def _near_worse(
     compared: Compared, joint: JointEstimate, selection: JointEstimate | None
-) -> tuple[str, ...]:
-    """The grades at another bandwidth."""
+) -> Mask:
+    """(l,) the models that are worse at another bandwidth."""
     test = compared.test
     criteria = compared.criteria
     if test.tests_best and test.draws:
-        grades = grades_without_draws(compared.joint, compared.decision, joint, criteria)
-        if grades is not None:
-            return grades
+        worse = worse_without_draws(compared.joint, compared.decision, joint, criteria)
+        if worse is not None:
+            return worse
     few = replace(criteria, draws_on=False)
-    return of_decision(test.decide(joint, few, selection), criteria.alpha)
+    return test.decide(joint, few, selection).worse
 
 
-def _said(grade: str) -> str:
-    """The grade in a sentence "the model is …"; all grades without a finding are one."""
-    return grade if grade in _CLASSES else _NO_FINDING
-
-
-def grades_without_draws(
+def worse_without_draws(
     joint: JointEstimate, decision: Decision, near: JointEstimate, criteria: Criteria
-) -> tuple[str, ...] | None:
-    """The grades of the best set from an estimate with another bandwidth, from those of the
-    decision; None where a p-value is too near the level for that.
+) -> Mask | None:
+    """The models that the best set finds worse from an estimate with another bandwidth, from
+    the p-values of the decision; None where a p-value is too near the level for that.
 
     The p-value of T, a model's largest ratio of a difference to its standard error, lies
     between Φ(−T) and so many times that as there are hypotheses. How many times it is is
     known from the decision, and hardly depends on the bandwidth. It must differ from the
     level by a factor of `LEEWAY`.
     """
-    used = of_decision(decision, criteria.alpha)
-    pvalue = decisive_pvalue(
-        np.exp(decision.log_pvalue), decision.adjusted_pvalue, decision.correction
-    )
     own = _tails(joint, criteria.margin)
     other = _tails(near, criteria.margin)
-    hypotheses = len(used) ** 2
-
-    def moved(known: Array) -> Array:
-        """P-values for the other bandwidth."""
-        times = np.divide(known, own, out=np.full(len(own), float(hypotheses)), where=own > 0.0)
-        return np.asarray(np.minimum(np.clip(times, 1.0, hypotheses) * other, 1.0))
-
-    best = int(np.argmin(near.values))
-    nothing = np.zeros(len(used), dtype=bool)
-    pvalues = moved(pvalue), moved(decision.simultaneous_pvalue)
-    strict, lenient = (
-        graded(best, *pvalues, alpha, None, nothing)
-        for alpha in (criteria.alpha / LEEWAY, criteria.alpha * LEEWAY)
-    )
-    return strict if strict == lenient else None
+    hypotheses = len(own) ** 2
+    known = decision.adjusted_pvalue
+    times = np.divide(known, own, out=np.full(len(own), float(hypotheses)), where=own > 0.0)
+    pvalue = np.minimum(np.clip(times, 1.0, hypotheses) * other, 1.0)
+    strict = pvalue <= criteria.alpha / LEEWAY
+    lenient = pvalue <= criteria.alpha * LEEWAY
+    return strict if np.array_equal(strict, lenient) else None
 
 
 def _tails(joint: JointEstimate, margin: float) -> Array:
@@ -265,7 +239,7 @@ def pair_findings(plan: Plan, worse: bool, decide: Callable[[JointEstimate], boo
         return Findings()
     near = zip(verdicts, NEAR.values(), strict=True)
     changing = [word for verdict, word in near if verdict != worse]
-    said = _NO_FINDING if worse else WORSE.name
+    said = INCONCLUSIVE.shown if worse else SIGNIFICANTLY_WORSE.name
     texts = sorted(f"{said} at {word} the bandwidth" for word in changing)
     found = {plan.data.names[0]: ", ".join(texts)} if texts else {}
     return Findings(_notes(plan, found), fields={"robust_to_bandwidth": not found})
@@ -281,17 +255,21 @@ def bandwidth_note(found: Mapping[str, str], *, held_out: bool, rows: int | None
     """The sentence on the verdicts that change, from so many rows of each sample; None is
     all of them.
     """
-    shown = [f"{quoted(name)} is {text}" for name, text in list(found.items())[:_MOST_NAMES]]
-    more = len(found) - len(shown)
-    if more:
-        shown.append(f"so are {more} more")
+    changing: dict[str, list[str]] = {}
+    for name, text in list(found.items())[:_MOST_NAMES]:
+        changing.setdefault(text, []).append(name)
+    shown = [
+        f"{listed(names)} {'is' if len(names) == 1 else 'are'} {text}"
+        for text, names in changing.items()
+    ]
+    if len(found) > _MOST_NAMES:
+        shown.append(f"{len(found) - _MOST_NAMES} more verdicts change")
     whose = "verdict" if len(found) == 1 else "verdicts"
     how = 'on held-out rows (kernel="select")' if held_out else "on other data"
     where = "" if rows is None else f"by {rows:,} rows of each sample, "
     return (
-        f"{where}{'; '.join(shown)}: the {whose} on "
-        f"{listed(list(found)[:_MOST_NAMES])}{' and others' if more else ''} "
-        f"may hold for this kernel only; choose the bandwidth before the comparison, or {how}"
+        f"{where}{', '.join(shown)}, so the {whose} may hold for this kernel only; choose the "
+        f"bandwidth before the comparison, or {how}"
     )
 
 
@@ -373,7 +351,7 @@ def sensitivity(
     decided = [test.decide(each, few, by) for each, by in zip(joints, selections, strict=True)]
     lengths = tuple(kernel.length for kernel in kernels)
     results = tuple(zip(joints, decided, strict=True))
-    return Sensitivity(tuple(factors), lengths, results, data.copies, criteria.alpha)
+    return Sensitivity(tuple(factors), lengths, results, data.copies, test.name)
 
 
 def _at_lengths(kernel: Kernel, factors: Iterable[float]) -> list[Kernel]:

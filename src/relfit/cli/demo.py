@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from relfit.api import compare
-from relfit.cli.outputs import check_outputs, say, shell_command, typed_command
+from relfit.cli.outputs import check_outputs, say, shell_command, terminal_width, typed_command
 from relfit.cli.sections import SEED, SectionedCommand, opt, section
 from relfit.paper.problems import GREY_LEVELS, digits
 from relfit.results.comparison import Comparison
@@ -163,6 +163,6 @@ def demo_command(html_path: str, seed: int) -> int:
         f"Each generator made {len(reference)} images. Which of them are worse than the "
         f"best one?\n"
     )
-    say(styled(result))
+    say(styled(result, terminal_width()))
     say(f"{error_words(result)}\n\nReport: {html_path}")
     return 0

@@ -31,7 +31,7 @@ GATE = section(
     "Gate for continuous integration",
     opt(
         "--gate NAME",
-        "Exit with status 1 if this model was shown to be worse than another one.",
+        "Exit with status 1 if this model is significantly worse than another one.",
     ),
     opt("--gate-against NAME", "With --gate, compare with this model alone.", dest="against"),
     opt(
@@ -46,8 +46,8 @@ GATE = section(
 
 @click.group("monitor")
 def monitor_command() -> None:
-    """Compare models while their scores arrive; look as often as you like, and stop when you
-    like.
+    """Compare models while their scores arrive: valid at any number of looks and any stopping
+    time.
     """
 
 
@@ -74,7 +74,7 @@ def monitor_command() -> None:
     opt("--score COLUMN", "With --model, the column with the scores."),
 )
 @section(
-    "Settings of a new file; an old one has its own",
+    "Settings of a new file; an existing file keeps its settings",
     DIRECTION,
     BOUNDS,
     opt(
@@ -86,14 +86,14 @@ def monitor_command() -> None:
     ),
     opt(
         "--alpha LEVEL",
-        "Probability of ever calling a best model worse.  [default: 0.05]",
+        "Probability that any best model is ever called significantly worse.  [default: 0.05]",
         type=float,
     ),
 )
 @section("Output", HTML, JSON)
 @GATE
 def add_command(files: Sequence[str], state: str, **params: Any) -> int:
-    """Count the items of tables, once each, and say which models can be the best.
+    """Count the items of tables, once each, and print the confidence set for the best model.
 
     Each FILE is a .csv, .tsv, .json, .jsonl, Parquet or Arrow file with a row for each item
     and a column for each model. If one of them is refused, nothing is counted.
@@ -134,7 +134,7 @@ def add_command(files: Sequence[str], state: str, **params: Any) -> int:
 @section("Output", JSON)
 @GATE
 def status_command(state: str, **params: Any) -> int:
-    """Say which models can be the best, after the items so far."""
+    """Print the confidence set for the best model after the items so far."""
     check_outputs({"state": state, **params})
     with Monitor.open(state) as monitor:
         return conclude_monitor(monitor, params)

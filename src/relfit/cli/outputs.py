@@ -60,7 +60,7 @@ _WITH_VALUE = (
 )
 SHOW = opt(
     "--show",
-    "Also print the ranks that each model could have, or all pairs of models.",
+    "Also print confidence sets for the ranks, or tests of all pairs of models.",
     choices=["ranks", "pairs"],
     multiple=True,
 )
@@ -75,7 +75,8 @@ gate_options = section(
     "Gate for continuous integration",
     opt(
         "--gate NAME",
-        "Exit with status 1 if this model is worse than the best one (by more than --margin).",
+        "Exit with status 1 if this model is significantly worse than the best one (by more than "
+        "--margin).",
     ),
     opt(
         "--gate-against NAME",
@@ -164,6 +165,12 @@ def texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for part in value:
             yield from texts(part)
+
+
+def terminal_width() -> int | None:
+    """The columns of the terminal; None where the output is a file or a pipe."""
+    console = Console(file=sys.stdout)
+    return console.width if console.is_terminal else None
 
 
 def say(message: str | Text) -> None:
@@ -320,7 +327,7 @@ def write_outputs(
         say_utf8(text)
     elif json_path is not None:
         write_text_atomic(json_path, f"{text}\n")
-    told(styled(result))
+    told(styled(result, terminal_width()))
     for each in shown:
         told(each)
     if json_path is not None:

@@ -28,6 +28,7 @@ from relfit.cli.outputs import (
     say,
     say_utf8,
     shell_command,
+    terminal_width,
     texts,
     without_outputs,
 )
@@ -142,7 +143,7 @@ def report_command(
     else:
         from relfit.results.text import styled
 
-        say(styled(comparison))
+        say(styled(comparison, terminal_width()))
     return 0
 
 

@@ -134,8 +134,8 @@ def estimate_notes(joint: JointEstimate, settings: EstimateSettings) -> list[str
     notes = [*joint.notes, *size_notes(joint)]
     if not joint.covariance.any() and joint.measure != "loglik":
         notes.append(
-            "the kernel takes one value on all pairs of rows, so the models cannot be told "
-            "apart; choose a bandwidth "
+            "the kernel has one value on all pairs of rows, so it shows no difference between "
+            "the models; choose a bandwidth "
             "near the median distance"
         )
     # The law with both parts finds differences there, too.

@@ -86,7 +86,7 @@ class AtLocations:
         Choice(CHOICES),
         'how they are chosen. "data" draws them from the rows; "optimise" picks those at '
         "which the "
-        "models are best told apart on held-out rows. Either way the rows used are left out "
+        "models are best separated on held-out rows. Either way the rows used are left out "
         "of the test.",
     )
     fraction: float = option(

@@ -11,7 +11,7 @@ import numpy as np
 from relfit.report.figures import Frame, Scale, scale_of, signed
 from relfit.report.gate import Gate
 from relfit.report.page import LONGEST_LABEL, environment
-from relfit.results.monitor import MonitorResult, header, notes, summary, table
+from relfit.results.monitor import MonitorResult, header, notes, set_words, summary, table
 from relfit.results.table import short_names
 from relfit.util.errors import InputError
 
@@ -36,6 +36,7 @@ def monitor_page(history: Sequence[MonitorResult], gate: Gate | None = None) -> 
     return template.render(
         summary=summary(result),
         header=header(result),
+        kept=set_words(result),
         gate=gate,
         titles=cells.titles,
         rows=[

@@ -256,7 +256,7 @@ def figure(title: str, results: Results) -> Figure:
     drawn, axes = new_figure(2, 4.6)
     panels = (
         ("rej.", SHOWN, "Declared worse (share of trials)"),
-        ("sel.", ("RelPSI", FID), "Selected as best (share of trials)"),
+        ("sel.", ("RelPSI", FID), "Selected (fraction of trials)"),
     )
     for ax, (kind, tests, label) in zip(axes, panels, strict=True):
         rates = {

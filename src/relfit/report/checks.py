@@ -3,7 +3,7 @@ more it would take.
 
 `checks` says what was checked and with what outcome. `bandwidth_sensitivity` repeats the
 same test at several multiples of the bandwidth. `rows_advice` says how many rows would tell
-the undecided models from the best.
+the inconclusive models from the best.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from relfit.kernels.base import Kernel
 from relfit.report.recall import PanelData, recall
 from relfit.results.comparison import Comparison
 from relfit.results.plan import Plan
-from relfit.results.verdicts import OPEN
-from relfit.results.words import about, grouped, kernel_words, measure_of, used_test
+from relfit.results.scale import INCONCLUSIVE
+from relfit.results.words import about, kernel_words, measure_of, used_test
 from relfit.stats.joint import NEAR_DEGENERATE
 from relfit.stats.planning import Forecast
 from relfit.stats.tests.base import Criteria
@@ -340,7 +340,7 @@ def own_plan(
 
 
 def rows_advice(comparison: Comparison) -> list[str]:
-    """A sentence for each undecided model: to tell it from the best you would need about n =
+    """A sentence for each inconclusive model: to tell it from the best you would need about n =
     … rows.
 
     The gap seen is taken for the true one; the range is what the data leave open about it.
@@ -349,10 +349,13 @@ def rows_advice(comparison: Comparison) -> list[str]:
         return []
     if comparison.margin:
         return ["No sample-size advice: planning does not support a margin."]
-    open_models = grouped(comparison)[OPEN.name]
-    undecided = [name for name in open_models if name not in comparison.copies]
+    undecided = [
+        row["name"]
+        for row in comparison.rows()
+        if row["verdict"] == INCONCLUSIVE.shown and row["name"] not in comparison.copies
+    ]
     if not undecided:
-        return ["No other model is undecided: these rows were enough."]
+        return ["No verdict is inconclusive: these rows were enough."]
     # The few models asked about are planned for by themselves: those found worse by far have no
     # part in it. If there are many, those with the largest gaps: for the closest no number of
     # rows may be enough.
@@ -361,7 +364,7 @@ def rows_advice(comparison: Comparison) -> list[str]:
     more = len(undecided) - _MOST_SENTENCES
     if more > 0:
         sentences.append(
-            f"{more} more {'models are' if more > 1 else 'model is'} also undecided."
+            f"{more} more {'models are' if more > 1 else 'model is'} also inconclusive."
         )
     return sentences
 

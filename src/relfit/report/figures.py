@@ -1,5 +1,5 @@
 """The numbers behind the pictures of a result, for the page and for matplotlib: axes, forest
-plots, who beats whom.
+plots, all pairs of models.
 
 No drawing library is imported here.
 """
@@ -16,8 +16,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from relfit.results.comparison import Comparison
-from relfit.results.table import common_power, scaled_format
-from relfit.results.words import kind_of
+from relfit.results.scale import kind_of
+from relfit.results.table import common_power, interval_words, scaled_format
 from relfit.util.arrays import Array
 
 # Round steps between ticks, and the margin of an axis as a part of it.
@@ -26,14 +26,6 @@ _MARGIN = 0.04
 # Bars are cut off so many standard errors from their value: selective intervals can be
 # infinite.
 _LONGEST = 5.0
-# Who beats whom, seen from the row of the grid.
-SIGNS = {
-    "clearly better": "▲",
-    "better": "△",
-    "clearly worse": "▼",
-    "worse": "▽",
-    "no evidence": "·",
-}
 
 
 @dataclass(frozen=True)
@@ -162,7 +154,7 @@ def signed(number: str) -> str:
 
 @dataclass(frozen=True)
 class Bar:
-    """One model: the kind of its grade, its value, and the interval (NaN where there is
+    """One model: the kind of its verdict, its value, and the interval (NaN where there is
     none).
     """
 
@@ -192,23 +184,8 @@ class Forest:
 
     def shown(self, bar: Bar) -> str:
         """The interval in words; a dash where there is none."""
-        if not bar.low < bar.high:
-            return "—"
-        return " to ".join(signed(self._end(end)) for end in (bar.low, bar.high))
-
-    def _end(self, end: float) -> str:
-        """The end of an interval, with as many digits as it takes not to round it onto or
-        across the line.
-        """
-        if not math.isfinite(end):
-            return "∞" if end > 0 else "-∞"
-        shown = self.number(end)
-        unit = 10.0**self.power
-        for digits in range(1, 18):
-            if np.sign(float(shown) - self.line / unit) == np.sign(end - self.line):
-                break
-            shown = f"{end / unit:.{digits}g}"
-        return shown
+        words = interval_words(bar.low, bar.high, self.line, self.number, self.power)
+        return " to ".join(map(signed, words.split(" to ")))
 
 
 def discrepancy_forest(comparison: Comparison) -> Forest:
@@ -231,9 +208,9 @@ def discrepancy_forest(comparison: Comparison) -> Forest:
 
 
 def difference_forest(comparison: Comparison) -> Forest:
-    """Every other model's difference to the best, with the interval that belongs to its grade.
+    """Every other model's difference to the best, with the interval that agrees with its verdict.
 
-    It lies above the line, 0 or the margin, exactly where the model is worse or clearly worse.
+    It lies above the line, 0 or the margin, exactly where the model is worse.
 
     >>> from relfit import JointEstimate, decide
     >>> drawn = difference_forest(
@@ -243,7 +220,7 @@ def difference_forest(comparison: Comparison) -> Forest:
     [('best', '—'), ('worse', '0.52 to 1.03')]
     """
     errors = comparison.difference_standard_error
-    intervals = comparison.graded_intervals()
+    intervals = comparison.verdict_intervals()
     return _forest(comparison, "difference", errors, intervals, comparison.margin)
 
 
@@ -261,7 +238,7 @@ def _forest(
         value = row[key]
         error = float(errors[i])
         low, high = (float(end) for end in intervals[i])
-        bars.append(Bar(name, kind_of(row), value, low, high, error))
+        bars.append(Bar(name, kind_of(row["verdict"]), value, low, high, error))
         # The value is drawn too: a selective interval need not hold it.
         ends.append(value)
         if low <= high:
@@ -274,8 +251,16 @@ def _forest(
     return Forest(tuple(bars), scale_of(ends), level, line, number, power, factor)
 
 
+def signs(comparison: Comparison) -> dict[str, str]:
+    """The signs of the grid of all pairs, seen from the row: filled where the familywise error
+    is controlled.
+    """
+    worse = comparison.wording.worse.mark
+    return {"better": "▲" if worse == "▼" else "△", "worse": worse, "inconclusive": "·"}
+
+
 def who_beats_whom(comparison: Comparison) -> list[list[str]]:
-    """`Comparison.graded_pairs` in the order of the table.
+    """`Comparison.verdict_pairs` in the order of the table.
 
     >>> from relfit import JointEstimate, decide
     >>> who_beats_whom(
@@ -283,7 +268,7 @@ def who_beats_whom(comparison: Comparison) -> list[list[str]]:
     ...         JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi"
     ...     )
     ... )
-    [['itself', 'clearly better'], ['clearly worse', 'itself']]
+    [['itself', 'better'], ['worse', 'itself']]
     """
     order = [comparison.names.index(row["name"]) for row in comparison.rows()]
-    return [list(map(str, row)) for row in comparison.graded_pairs()[np.ix_(order, order)]]
+    return [list(map(str, row)) for row in comparison.verdict_pairs()[np.ix_(order, order)]]

@@ -1,9 +1,9 @@
 """May this model be released? The three answers of a gate, as words, files and exit statuses.
 
-*Worse*: this was shown. *Non-inferior*: it was shown that the model is no worse, with a
-margin δ no worse by more than δ. *Inconclusive*: neither was shown. Tables, fixed pairs and
-monitors each have a function that decides; all of them answer by `Gate.answered`. Commands,
-JUnit, Markdown, JSON, pages and pytest all show one `Gate`.
+*Worse*: the model is significantly worse. *Non-inferior*: it was shown that the model is no
+worse, with a margin δ no worse by more than δ. *Inconclusive*: neither was shown. Tables, fixed
+pairs and monitors each have a function that decides; all of them answer by `Gate.answered`.
+Commands, JUnit, Markdown, JSON, pages and pytest all show one `Gate`.
 """
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ from scipy.special import ndtr
 
 from relfit.api import plan
 from relfit.kernels.composite import Collection
-from relfit.results import verdicts
 from relfit.results.comparison import Comparison, PairComparison
 from relfit.results.formats import markdown_text, to_markdown
 from relfit.results.monitor import MonitorResult, counted_items, show_log_evalue
+from relfit.results.scale import SIGNIFICANTLY_WORSE, kind_of
 from relfit.results.table import NOTHING
 from relfit.results.text import is_tested, show_pvalue
 from relfit.results.words import (
     about,
-    alone_words,
     bandwidth_remark,
+    below,
     header,
     measure_of,
     row_word,
-    summary,
     used_test,
 )
 from relfit.stats.decision import difference_variance, differences
@@ -52,12 +51,12 @@ NON_INFERIOR = "non-inferior"
 INCONCLUSIVE = "inconclusive"
 # The data or the settings keep the gate from answering.
 NO_ANSWER = "error"
-# For each verdict the exit status, the heading, and the grade whose style it has.
+# For each answer the exit status, the heading, and the kind of verdict whose style it has.
 _OUTCOMES = {
-    WORSE: (1, "failed", verdicts.CLEARLY_WORSE),
-    NON_INFERIOR: (0, "passed", verdicts.BEST),
-    INCONCLUSIVE: (0, "inconclusive", verdicts.OPEN),
-    NO_ANSWER: (2, "without an answer", verdicts.CLEARLY_WORSE),
+    WORSE: (1, "failed", "worse"),
+    NON_INFERIOR: (0, "passed", "best"),
+    INCONCLUSIVE: (0, "inconclusive", "open"),
+    NO_ANSWER: (2, "without an answer", "worse"),
 }
 # Larger numbers of items than this are no advice.
 MOST_ITEMS = 1_000_000
@@ -122,7 +121,7 @@ class Gate:
     @property
     def kind(self) -> str:
         """The name of its style on a page."""
-        return _OUTCOMES[self.verdict][2].kind
+        return _OUTCOMES[self.verdict][2]
 
     def record(self) -> dict[str, Any]:
         """The gate as a result file has it."""
@@ -146,7 +145,7 @@ class Gate:
         evidence: str = "",
         otherwise: str = "",
         more: Callable[[], str] = str,
-        grade: str = "worse",
+        said: str = SIGNIFICANTLY_WORSE.shown,
         remarks: Sequence[str] = (),
     ) -> Gate:
         """The gate with its verdict and its words, the same for every kind of result.
@@ -158,33 +157,36 @@ class Gate:
             evidence: what stands behind "worse".
             otherwise: what stands behind "inconclusive".
             more: what an inconclusive answer adds, such as how many rows would decide.
-            grade: the grade of a model that is worse.
+            said: the verdict on a model that is worse, a template.
             remarks: what follows any answer.
 
         >>> asked = ask_gate(("old", "new"), "new", "old")
         >>> asked.answered(
         ...     False, False, "old", more=lambda: "about 300 more rows would decide"
         ... ).words
-        'new is not shown to be worse than old; about 300 more rows would decide'
+        'new compared with old; about 300 more rows would decide'
         """
         model = quoted(self.name)
         than = f" by more than {self.margin:g}" if self.margin else ""
+        within = f" within {self.margin:g}" if self.margin else ""
+        at_margin = f" (margin {self.margin:g})" if self.margin else ""
+        everyone = whom.replace("any other", "every other")
         if worse:
             verdict = WORSE
-            parts = [f"{model} is {grade} than {whom}{than}{evidence}"]
+            before, _, after = said.partition("{margin}")
+            # "(unadjusted)" and the evidence share their brackets.
+            brackets = f"{after}{evidence}".replace(") (", ", ")
+            parts = [f"{model} is {before} than {whom}{than}{brackets}"]
         elif shown:
             verdict = NON_INFERIOR
-            everyone = whom.replace("any other", "every other")
-            better = f"is non-inferior to {everyone} (margin {self.margin:g})"
-            parts = [f"{model} {better if than else f'is shown to be no worse than {whom}'}"]
+            parts = [f"{model} is non-inferior to {everyone}{within}"]
         else:
             verdict = INCONCLUSIVE
-            nor = ", nor to be non-inferior" if than else ""
             no_margin = (
                 "without a margin only a model that is shown to be better is non-inferior"
             )
             parts = [
-                f"{model} is not shown to be worse than {whom}{than}{nor}{otherwise}",
+                f"{model} compared with {everyone}{at_margin}{otherwise}",
                 more(),
                 no_margin if self.required and not than else "",
             ]
@@ -343,7 +345,7 @@ def judge_monitor(
             worse = log_evalue >= level
             shown = reverse >= level
             largest = max(log_evalue, reverse)
-        evidence = f"e-value {show_log_evalue(log_evalue)}, level {result.alpha:g}"
+        evidence = f"e-value {show_log_evalue(log_evalue)}, α = {result.alpha:g}"
         # The logarithm of an e-value goes on growing as it has so far.
         growth = level / largest if largest > 0.0 else math.inf
     any_other = "another model" if worse else "any other model"
@@ -356,7 +358,7 @@ def judge_monitor(
         shown,
         any_other if against is None else quoted(against),
         evidence=f"{since} ({evidence})",
-        otherwise=f"{',' if margin else ''} after {counted_items(result.items)}",
+        otherwise=f", after {counted_items(result.items)}",
         more=lambda: advice,
     )
 
@@ -364,8 +366,8 @@ def judge_monitor(
 def _blind(asked: Gate, kernel: Any, whom: str) -> Gate:
     """The gate where no data could have changed the answer."""
     return asked.without_answer(
-        f"kernel: expected one that can tell {asked.name!r} from {whom}, got "
-        f"{kernel.describe()}, which takes the same value on all their pairs of rows; choose a "
+        f"kernel: expected one that separates {asked.name!r} from {whom}, got "
+        f"{kernel.describe()}, which has the same value on all their pairs of rows; choose a "
         "bandwidth near the median distance"
     )
 
@@ -375,13 +377,12 @@ def _of_table(comparison: Comparison, asked: Gate, best: str) -> Gate:
     name = asked.name
     row = comparison[name]
     evidence = _evidence(row["adjusted_pvalue"], comparison.alpha)
-    at_best = row["best"] or row["grade"] == verdicts.SAME.name
+    at_best = kind_of(row["verdict"]) == "best"
     worse = row["worse"]
     # The best set shows only that some model is better: the one that beats this one most
     # clearly.
     beaters = dict(zip(comparison.names, comparison.beaten_by or (), strict=False))
     opponent = beaters.get(name) or best
-    alone = alone_words(comparison) if row["grade"] == verdicts.WORSE.name else ""
     copied = [] if worse else _copies(comparison, name)
 
     def more() -> str:
@@ -394,11 +395,9 @@ def _of_table(comparison: Comparison, asked: Gate, best: str) -> Gate:
         worse,
         not worse and _is_shown(comparison, row, at_best),
         quoted(opponent) if worse else "any other model" if at_best else "the best",
-        evidence=f"{f' {alone}' if alone else ''} ({evidence})",
-        # The table has the grade without the correction, too.
-        otherwise=f" (only {alone}; adjusted {evidence})" if alone else "",
+        evidence=f" ({evidence})",
         more=more,
-        grade=row["grade"],
+        said=comparison.wording.worse.shown,
         remarks=[
             _copy_words(comparison, name, copied) if copied else "",
             _bandwidth_words(comparison, [name]),
@@ -407,7 +406,7 @@ def _of_table(comparison: Comparison, asked: Gate, best: str) -> Gate:
 
 
 def _is_shown(comparison: Comparison, row: dict[str, Any], at_best: bool) -> bool:
-    """Whether the model is shown to be no worse than the best one, by more than the margin."""
+    """Whether the model is shown to be non-inferior to the best one, within the margin."""
     name = row["name"]
     untested = at_best and not TESTS[comparison.test].tests_best
     if untested or (_is_sample(comparison, name) and _copies(comparison, name)):
@@ -419,7 +418,7 @@ def _is_shown(comparison: Comparison, row: dict[str, Any], at_best: bool) -> boo
     at = comparison.names.index(name)
     # Equal scores on these items prove nothing about others; an equal density is the same
     # model.
-    equal = verdicts.SAME.name in comparison.grade or "tie" in comparison.status[at]
+    equal = comparison.kinds.count("best") > 1 or "tie" in comparison.status[at]
     if equal and measure_of(comparison).kind == "values":
         return False
     return bool(comparison.upper_bound(1.0 - comparison.alpha)[at] <= 0.0)
@@ -453,7 +452,7 @@ def _of_pair(comparison: Comparison, asked: Gate, against: str) -> Gate:
         pvalue <= alpha,
         bool(shown),
         quoted(against),
-        evidence=f" (this pair alone: {_evidence(pvalue, alpha)})",
+        evidence=f" (this pair only: {_evidence(pvalue, alpha)})",
         more=lambda: _more(gap, decision.standard_error, comparison, BestSet()),
         remarks=[_bandwidth_words(comparison, [name, against])],
     )
@@ -494,7 +493,7 @@ def _same_rows(name: str, others: Sequence[str]) -> str:
 
 
 def _evidence(pvalue: float, alpha: float) -> str:
-    return f"p-value {show_pvalue(pvalue, alpha)}, level {alpha:g}"
+    return f"p-value {show_pvalue(pvalue, alpha)}, α = {alpha:g}"
 
 
 # ── how many more rows would decide ───────────────────────────────────────────────────────────
@@ -563,13 +562,14 @@ def gate_markdown(comparison: Comparison, gate: Gate | None = None) -> str:
     >>> from relfit import JointEstimate, decide
     >>> result = decide(JointEstimate(("old", "new"), [0.1, 0.9], 0.01 * np.eye(2)))
     >>> print(gate_markdown(result, judge(result, "new")).splitlines()[0])
-    **Gate failed:** new is clearly worse than old (p-value 7.7e-9, level 0.05).
+    **Gate failed:** new is significantly worse than old (p-value 1.5e-8, α = 0.05).
     """
     answer = ""
     if gate is not None:
         answer = f"**{gate.heading}:** {markdown_text(gate.reason)}."
     notes = [f"Note: {markdown_text(note)}" for note in comparison.warnings]
-    parts = [answer, to_markdown(comparison), markdown_text(summary(comparison)), *notes]
+    sentences = "\n".join(markdown_text(sentence) for sentence in below(comparison))
+    parts = [answer, to_markdown(comparison), sentences, *notes]
     parts.append(f"<sub>{markdown_text(header(comparison))}</sub>")
     # A name such as @team must not call anybody.
     return "\n\n".join(part for part in parts if part).replace("@", "&#64;") + "\n"
@@ -581,10 +581,10 @@ def assert_not_worse(
     """For tests: raise AssertionError if this model is worse than the best one, or than
     `against`.
 
-    With ``require="non-inferior"`` also where the model is not shown to be non-inferior, for
-    which the comparison needs a `margin`. The message has the answer, the table and what to
-    do next. `comparison` is what `relfit.compare` or `relfit.compare_losses` returned; one
-    whose verdicts are not reliable (`doubts`) raises InputError.
+    With ``require="non-inferior"`` also where the answer is inconclusive, for which the
+    comparison needs a `margin`. The message has the answer, the table and what to do next.
+    `comparison` is what `relfit.compare` or `relfit.compare_losses` returned; one whose
+    verdicts are not reliable (`doubts`) raises InputError.
 
     >>> from relfit import JointEstimate, decide
     >>> joint = JointEstimate(("old", "new"), [0.1, 0.2], 0.01 * np.eye(2))
@@ -610,8 +610,7 @@ def check_passed(comparison: Comparison, gate: Gate) -> None:
             advice.append(f"If a difference of {gap:.2g} does not matter to you, {margin}.")
         advice.append(
             f"At alpha = {alpha:g}, up to one of {1 / alpha:.0f} models that are no "
-            f"worse fails; "
-            "a test that runs daily wants a smaller alpha."
+            f"worse fails. Use a smaller alpha in a test that runs daily."
         )
     else:
         advice.append("Compare on more data, or with a larger margin, chosen before you look.")

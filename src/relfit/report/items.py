@@ -27,9 +27,9 @@ from relfit.report.figures import signed
 from relfit.report.recall import MOST_COLUMNS, PanelData
 from relfit.report.witness import RowContributions, Side, strongest
 from relfit.results.comparison import Comparison
+from relfit.results.scale import is_worse
 from relfit.results.table import number_format, short_names
-from relfit.results.verdicts import BEST, GRADES, OPEN, SAME
-from relfit.results.words import is_worse, used_test
+from relfit.results.words import used_test
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.files import IMAGE_FORMATS, MOST_PIXELS, note_read
@@ -51,7 +51,6 @@ MOST_MODELS = 20
 MOST_STRATA = 60
 MOST_WORSE = 3
 MOST_ITEMS = 10
-_FIRST = (BEST.name, SAME.name)
 
 
 def recall_scores(comparison: Comparison, data: Any) -> Scores:
@@ -78,7 +77,7 @@ class StratumRow:
         tested: False if there are fewer than 20 items or groups, or their scores cannot be
             tested.
         means: each model's mean score, in the order of the result's table.
-        kinds: "best" for the best mean, otherwise the kind of the grade in this stratum alone.
+        kinds: "best" for the best mean, otherwise the kind of the verdict on this stratum.
     """
 
     name: str | None
@@ -100,14 +99,14 @@ def stratum_rows(comparison: Comparison, table: Scores) -> list[StratumRow]:
     labels, codes = np.unique(table.strata, return_inverse=True)
     chosen = [comparison.names.index(row["name"]) for row in comparison.rows()[:MOST_MODELS]]
     names = tuple(comparison.names[i] for i in chosen)
-    grades: tuple[str, ...] | None = tuple(comparison.grade[i] for i in chosen)
-    rows = [_row(comparison, None, len(codes), comparison.discrepancy[chosen], grades)]
+    kinds: tuple[str, ...] | None = tuple(comparison.kinds[i] for i in chosen)
+    rows = [_row(comparison, None, len(codes), comparison.discrepancy[chosen], kinds)]
     for code, label in enumerate(labels.tolist()[:MOST_STRATA]):
         part = table.at(codes.ravel() == code)
         values = part.values[:, chosen]
         alone = replace(part, names=names, values=values, strata=None, weights=None, notes=())
-        grades = _grades(comparison, alone)
-        rows.append(_row(comparison, as_text(label), len(values), values.mean(axis=0), grades))
+        kinds = _kinds(comparison, alone)
+        rows.append(_row(comparison, as_text(label), len(values), values.mean(axis=0), kinds))
     return rows
 
 
@@ -116,20 +115,20 @@ def _row(
     name: str | None,
     items: int,
     means: Array,
-    grades: tuple[str, ...] | None,
+    kinds: tuple[str, ...] | None,
 ) -> StratumRow:
     best = means == (means.max() if comparison.higher_is_better else means.min())
-    found = [OPEN.name] * len(means) if grades is None else grades
-    # A model that is level with the best one is the best as well.
-    kinds = [
-        BEST.kind if first else OPEN.kind if grade in _FIRST else GRADES[grade].kind
-        for first, grade in zip(best, found, strict=True)
+    found = kinds or ("open",) * len(means)
+    # A model that is level with the best one is best observed, too.
+    shown = [
+        "best" if first else "open" if kind == "best" else kind
+        for first, kind in zip(best, found, strict=True)
     ]
-    return StratumRow(name, items, grades is not None, means, tuple(kinds))
+    return StratumRow(name, items, kinds is not None, means, tuple(shown))
 
 
-def _grades(comparison: Comparison, part: Scores) -> tuple[str, ...] | None:
-    """The grades on these items alone; None if that cannot be tested."""
+def _kinds(comparison: Comparison, part: Scores) -> tuple[str, ...] | None:
+    """The kinds of the verdicts on these items; None if they cannot be tested."""
     if len(part.values if part.groups is None else np.unique(part.groups)) < FEWEST_ITEMS:
         return None
     scored = replace(part, higher_is_better=comparison.higher_is_better)
@@ -141,7 +140,7 @@ def _grades(comparison: Comparison, part: Scores) -> tuple[str, ...] | None:
             correction=comparison.correction,
             margin=comparison.margin * comparison.unit,
             rng=comparison.seed or 0,
-        ).grade
+        ).kinds
     except InputError:
         return None
 
@@ -202,7 +201,7 @@ def contrasts(
     """
     if table.labels is not None:
         return []
-    found = [row["name"] for row in comparison.rows() if is_worse(row)]
+    found = [row["name"] for row in comparison.rows() if is_worse(row["verdict"])]
     found.sort(key=lambda name: bool(name != first))
     beaters = dict(zip(comparison.names, comparison.beaten_by or (), strict=False))
     return [

@@ -26,10 +26,10 @@ from relfit.kernels.standard import Gaussian
 from relfit.report.checks import bandwidth_sensitivity, changed_verdicts, checks, rows_advice
 from relfit.report.columns import column_panel
 from relfit.report.figures import (
-    SIGNS,
     difference_forest,
     discrepancy_forest,
     signed,
+    signs,
     who_beats_whom,
 )
 from relfit.report.gate import Gate
@@ -46,9 +46,9 @@ from relfit.report.witness import where
 from relfit.results import words
 from relfit.results.comparison import Comparison
 from relfit.results.formats import methods_text
+from relfit.results.scale import KINDS, kind_of
 from relfit.results.table import Display, short_names
 from relfit.results.text import display, table
-from relfit.results.verdicts import GRADES, KINDS
 from relfit.settings import Settings
 from relfit.stats.tests import TESTS
 from relfit.stats.tests.base import Test
@@ -71,14 +71,6 @@ _NO_ITEMS = {
 }
 # A notebook wraps, so that longer names have room.
 _LONGEST_NAME = 80
-# The background behind a verdict. It lets the page shine through, and the letters keep the
-# page's colour: both can be read on light and on dark pages.
-_TINTS = {
-    "best": "rgba(46, 160, 67, 0.25);font-weight:bold",
-    **dict.fromkeys(("same", "equal"), "rgba(46, 160, 67, 0.12)"),
-    "alone": "rgba(218, 54, 51, 0.12)",
-    "worse": "rgba(218, 54, 51, 0.25);font-weight:bold",
-}
 
 
 @cache
@@ -121,7 +113,7 @@ def render_report(
     >>> result = decide(
     ...     JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi"
     ... )
-    >>> "a has the smallest score (smaller is better); b is clearly worse." in render_report(
+    >>> "a has the smallest score (smaller is better). Significantly worse: b." in render_report(
     ...     result
     ... )
     True
@@ -148,15 +140,17 @@ def render_report(
         headline=words.headline(comparison),
         counts=words.counts(comparison),
         scale=words.scale_words(comparison),
-        signs=SIGNS,
-        marks={kind: grade.mark for kind, grade in KINDS.items()},
-        grades={kind: grade.name for kind, grade in KINDS.items()},
+        signs=signs(comparison),
+        marks={kind: verdict.mark for kind, verdict in KINDS.items()},
+        verdict_names=words.verdict_names(comparison),
         keys=[_sort_keys(row) for row in comparison.rows()],
         flags=_flags(comparison, sensitivity),
         details=_details(comparison, command),
         several=several,
+        worse=comparison.wording.worse.shown.format(**comparison.facts()),
+        worse_kind=comparison.wording.worse.kind,
+        adjusted=comparison.correction != "none",
         correction=words.CORRECTION_NAMES.get(comparison.correction),
-        beyond=words.fill("{margin}", comparison),
         header=words.header(comparison),
         places={name: k for k, name in enumerate(names)},
         names=dict(zip(names, short_names(names, LONGEST_LABEL), strict=True)),
@@ -220,10 +214,10 @@ def _flags(comparison: Comparison, sensitivity: Sensitivity | None) -> dict[str,
 
 def _sort_keys(row: dict[str, Any]) -> tuple[float | str, ...]:
     """What the columns of the table are sorted by: the name, numbers, and the place of the
-    grade on the scale.
+    verdict on the scale.
     """
     numbers = (row[key] for key in ("discrepancy", "standard_error", "difference"))
-    return row["name"], *numbers, list(GRADES).index(row["grade"])
+    return row["name"], *numbers, list(KINDS).index(kind_of(row["verdict"]))
 
 
 def _details(comparison: Comparison, command: str | None) -> str:
@@ -279,13 +273,14 @@ def _table(comparison: Comparison) -> dict[str, Any]:
     )
     return {
         "summary": words.summary(comparison, labels),
+        "below": words.below(comparison)[1:],
         "titles": cells.titles,
         "verdicts": cells.verdicts,
         "rows": [
             (kind, (row[0], *map(signed, row[1:])))
             for kind, row in zip(cells.kinds, cells.rows, strict=True)
         ],
-        "yardstick": words.yardstick(comparison),
+        "yardstick": words.yardstick(comparison) if comparison.margin else None,
         "notes": [visible(note) for note in comparison.warnings],
     }
 
@@ -424,6 +419,11 @@ def notebook_table(result: Any) -> str:
     )
 
 
+def _tint(kind: str | None) -> str:
+    """The background behind a verdict of this kind."""
+    return KINDS[kind].tint if kind in KINDS else ""
+
+
 def _block(shown: Display) -> dict[str, Any]:
     """One table with the cells' styles: numbers to the right, a tint behind verdicts."""
     cells = shown.table
@@ -436,7 +436,7 @@ def _block(shown: Display) -> dict[str, Any]:
     rows = []
     for i, row in enumerate(cells.rows):
         texts = [cell if j in cells.words else signed(cell) for j, cell in enumerate(row)]
-        tints = [_TINTS.get(kinds.get((i, j), "")) for j in range(len(row))]
+        tints = [_tint(kinds.get((i, j))) for j in range(len(row))]
         rows.append(list(zip(texts, sides, tints, strict=True)))
     return {
         "header": shown.header,

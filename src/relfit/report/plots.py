@@ -1,7 +1,7 @@
 """Pictures for papers and notebooks, drawn by matplotlib without pyplot, so that no figure
 leaks.
 
-The forest plot, who beats whom, the verdicts at several bandwidths, where a model and the
+The forest plot, all pairs of models, the verdicts at several bandwidths, where a model and the
 data differ, power curves.
 """
 
@@ -22,7 +22,7 @@ from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ticker import LogLocator, NullLocator
 
 from relfit.report.checks import bandwidth_sensitivity, own_plan, why_not
-from relfit.report.figures import SIGNS, difference_forest, discrepancy_forest, who_beats_whom
+from relfit.report.figures import difference_forest, discrepancy_forest, signs, who_beats_whom
 from relfit.report.recall import recall
 from relfit.report.witness import (
     CLEAR,
@@ -34,8 +34,9 @@ from relfit.report.witness import (
 )
 from relfit.results.comparison import Comparison
 from relfit.results.plan import Plan
+from relfit.results.scale import KINDS
 from relfit.results.table import short_names
-from relfit.results.words import measure_of, name_of_test
+from relfit.results.words import measure_of, name_of_test, verdict_names
 from relfit.stats.tests import TESTS
 from relfit.util.checks import check_choice
 from relfit.util.errors import InputError
@@ -51,17 +52,6 @@ FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 INK = "#333333"
 FAINT = "#999999"
 PALE = "#E4E4E4"
-# Okabe and Ito's colours, which the colour-blind can tell apart; the shape says it too.
-MARKS = {
-    "best": ("#009E73", "D", "best of the sample"),
-    "same": ("#009E73", "d", "the same as the best"),
-    "equal": ("#009E73", "s", "equivalent"),
-    "open": ("#0072B2", "o", "no evidence that it is worse"),
-    "alone": ("#B87A00", "v", "worse, taken alone"),
-    "worse": ("#D55E00", "v", "clearly worse"),
-}
-# Drawn as an outline: what was not shown for all models at once.
-_HOLLOW = ("open", "alone")
 # The same colours for models; beyond seven models they begin again with another line or mark.
 MODEL_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 LINES = ("-", "--", ":", "-.")
@@ -72,13 +62,11 @@ COLOURS = (
 )
 MUCH = COLOURS[8]
 LITTLE = COLOURS[1]
-# Who beats whom: the tint of a cell, and the colour of its sign.
+# All pairs of models: the tint of a cell, and the colour of its sign.
 _CELLS = {
-    "clearly worse": ("#F9DFCB", MARKS["worse"][0]),
-    "worse": ("#FBF1E2", MARKS["alone"][0]),
-    "no evidence": ("#FFFFFF", INK),
-    "better": ("#EAF6F1", MARKS["best"][0]),
-    "clearly better": ("#CDEBE0", MARKS["best"][0]),
+    "worse": ("#F9DFCB", KINDS["worse"].colour),
+    "inconclusive": ("#FFFFFF", INK),
+    "better": ("#CDEBE0", KINDS["best"].colour),
     "itself": (PALE, INK),
     "not tested": ("#FFFFFF", INK),
 }
@@ -110,8 +98,8 @@ def forest(comparison: Comparison, ax: Axes | None = None, *, of: str = "discrep
     their intervals.
 
     The bars of discrepancies are D ± z s; those of differences are
-    `Comparison.graded_intervals`, cut off where they leave the picture. They lie right of
-    the dashed line exactly where a model is worse or clearly worse.
+    `Comparison.verdict_intervals`, cut off where they leave the picture. They lie right of
+    the dashed line exactly where a model is worse.
 
     Without `ax` a new figure is made that pyplot does not know: a notebook shows it, a
     script saves it with ``result.plot().figure.savefig("plot.png")``. Give ``ax=plt.gca()``
@@ -133,17 +121,17 @@ def forest(comparison: Comparison, ax: Axes | None = None, *, of: str = "discrep
     verdicts = {row["name"]: str(row["verdict"]) for row in comparison.rows()}
     size = 0.7 * _label_rows(ax, [bar.name for bar in data.bars])
     ax.axvline(data.line, **_DASHED)
-    for kind, (colour, _, label) in MARKS.items():
+    for kind, verdict in KINDS.items():
         rows = [k for k, bar in enumerate(data.bars) if bar.kind == kind]
         if not rows:
             continue
         bars = [data.bars[k] for k in rows]
-        said = {verdicts[bar.name] for bar in bars}
+        colour = verdict.colour
         lows = [max(bar.low, data.scale.low) for bar in bars]
         highs = [min(bar.high, data.scale.high) for bar in bars]
         ax.hlines(rows, lows, highs, color=colour, linewidth=0.23 * size)
-        edge: Look = {"markeredgewidth": 0.2 * size} if kind in _HOLLOW else {}
-        label = said.pop() if len(said) == 1 else label
+        edge: Look = {"markeredgewidth": 0.2 * size} if verdict.hollow else {}
+        label = verdicts[bars[0].name]
         values = [bar.value for bar in bars]
         ax.plot(values, rows, **_mark(kind, colour, size), label=label, **edge)
     ax.set_xlim(data.scale.low, data.scale.high)
@@ -214,22 +202,19 @@ def _labels(names: Sequence[str], longest: int = _LONGEST_ENTRY) -> list[str]:
 
 
 def _mark(kind: str, colour: str, size: float) -> Look:
-    """How the mark of a grade is drawn."""
+    """How the mark of a verdict is drawn."""
     return {
         "linestyle": "none",
-        "marker": MARKS[kind][1],
+        "marker": KINDS[kind].shape,
         "markersize": size,
         "color": colour,
-        "markerfacecolor": "white" if kind in _HOLLOW else colour,
+        "markerfacecolor": "white" if KINDS[kind].hollow else colour,
     }
 
 
 def pairs_plot(comparison: Comparison, ax: Axes | None = None) -> Axes:
-    """A grid, one row and one column a model: ▲ where the row is clearly better than the
-    column, ▼ clearly worse.
-
-    △ and ▽ are for verdicts on a model taken alone, as in its grade
-    (`Comparison.graded_pairs`).
+    """A grid, one row and one column a model: ▲ where the row is better than the column, ▼
+    worse (`Comparison.verdict_pairs`).
 
     >>> from relfit import JointEstimate, decide
     >>> ax = pairs_plot(
@@ -241,6 +226,7 @@ def pairs_plot(comparison: Comparison, ax: Axes | None = None) -> Axes:
     ['▲', '▼']
     """
     cells = who_beats_whom(comparison)
+    marks = signs(comparison)
     count = len(comparison.names)
     side = max(0.24, min(0.42, 9.0 / count))
     ax = ax or _new_axes(2.2 + side * count, 0.9 + side * count)
@@ -260,14 +246,15 @@ def pairs_plot(comparison: Comparison, ax: Axes | None = None) -> Axes:
     for i, j in itertools.permutations(range(count), 2):
         cell = cells[i][j]
         look: Look = {"color": _CELLS[cell][1], "fontsize": size}
-        ax.text(j, i, SIGNS.get(cell, ""), ha="center", va="center", **look)
+        ax.text(j, i, marks.get(cell, ""), ha="center", va="center", **look)
     ax.set_xticks(np.arange(count + 1) - 0.5, minor=True)
     ax.set_yticks(np.arange(count + 1) - 0.5, minor=True)
     ax.grid(which="minor", color="#CCCCCC", linewidth=0.6)
     ax.tick_params(which="minor", length=0)
+    worse = comparison.wording.worse.shown.format(**comparison.facts())
     said = (
-        f"▲ row clearly better than column, ▼ clearly worse\n△ ▽ the same, taken alone "
-        f"(level {comparison.alpha:g})"
+        f"{marks['worse']} row {worse} than column\n{marks['better']} the reverse"
+        f"    {marks['inconclusive']} inconclusive"
     )
     ax.xaxis.label.set_fontsize("small")
     return _finished(ax, said, sides=())
@@ -319,7 +306,7 @@ def bandwidths_plot(comparison: Comparison, data: Any, ax: Axes | None = None) -
     ax.set_yticks([0, 1, 2, 3, 10, 30, 100], minor=False)
     ax.set_ylim(bottom=min(-0.3, ax.get_ylim()[0]))
     ax.grid(**_GRID)
-    for kind, (_, _, label) in MARKS.items():
+    for kind, label in verdict_names(comparison).items():
         if kind in used:
             entries += ax.plot([], [], **_mark(kind, INK, 6.0), label=label)
     _legend_beside(ax, handles=entries)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.results import formats, serial, words
+from relfit.results.scale import NON_INFERIOR, SIGNIFICANTLY_WORSE, by_margin
 from relfit.results.serial import (
     Record,
     also_written,
@@ -39,10 +40,8 @@ from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate
 from relfit.stats.maxt import seeded
 from relfit.stats.pairs import (
     PairDecision,
-    Selection,
     pairwise_matrix,
     rank_sets,
-    winner_interval,
 )
 from relfit.stats.tests.base import Criteria, Test
 from relfit.util.arrays import Array
@@ -73,7 +72,7 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
         a      1 to 2
         b      1 to 2
         c      3
-        With probability 95%, all ranks lie in these sets.
+        95% simultaneous confidence sets for the ranks.
         """
         source = seeded(self.seed or 0, "ranks")
         worse, better = rank_sets(
@@ -91,25 +90,8 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
             simultaneous=simultaneous,
         )
 
-    def best_interval(self, level: float = 0.95) -> tuple[float, float]:
-        """A confidence interval for the value of `best`, which allows for its selection.
-
-        The best observed value is too good on average: of several equally good models the
-        one with the most luck is the best observed. If `best` is the model with the smallest
-        estimate, or was selected as its test does, then the interval misses its true value
-        with probability at most 1 − level. With RelMulti other rows selected the model, and
-        the interval is the ordinary one. Squared distances are at least 0, and so is their
-        interval. ``stats/pairs.py`` has the method.
-
-        >>> from relfit import JointEstimate, decide
-        >>> near = decide(JointEstimate(("a", "b"), [0.0, 0.1], 0.01 * np.eye(2)))
-        >>> [round(end, 2) for end in near.best_interval()]
-        [-0.2, 0.23]
-        """
-        return self._best_interval(1.0 - check_level(level))
-
     def pairs(self, correction: str = "holm") -> PairMatrix:
-        """Who beats whom: one-sided tests of "i is no worse than j" for all ordered pairs,
+        """All pairs of models: one-sided tests of "i is no worse than j" for all ordered pairs,
         at level alpha.
 
         >>> from relfit import JointEstimate, decide
@@ -128,21 +110,16 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
             correction=used,
         )
 
-    def _best_interval(self, error: float) -> tuple[float, float]:
-        selection: Selection = "smallest"
-        if self.select_fraction is not None:
-            selection = "other rows"
-        elif self.randomised:
-            selection = "any"
-        low, high = winner_interval(self.estimate, self.decision.best, error, selection)
-        return (0.0 - high, 0.0 - low) if self.higher_is_better else (low, high)
-
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able form with the grades and the best model's interval at the level
-        1 − alpha; ±infinity is written as the text "inf" or "-inf", and NaN as null.
+        """A JSON-able form with the verdicts, their intervals, and the best model's interval at
+        the level 1 − alpha; ±infinity is written as the text "inf" or "-inf", and NaN as null.
         """
-        interval = plain(self._best_interval(self.alpha))
-        return {**super().to_dict(), "grade": list(self.grade), "best_interval": interval}
+        more = {
+            "verdicts": self.verdicts,
+            "verdict_intervals": self.verdict_intervals(),
+            "best_interval": self.best_interval_at(self.alpha),
+        }
+        return {**super().to_dict(), **{name: plain(value) for name, value in more.items()}}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Comparison:
@@ -202,7 +179,7 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
 
     @by_report
     def plot_pairs(self, ax: Any = None) -> Any:
-        """Who beats whom, as a grid; returns the Axes."""
+        """All pairs of models as a grid; returns the Axes."""
 
     @by_report
     def plot_witness(self, data: Any, name: str | None = None, ax: Any = None) -> Any:
@@ -395,10 +372,11 @@ class Ranks(Record):
         names = short_names(self.names, longest_name)
         shown = [words.range_words(ends) for ends in zip(self.lower, self.upper, strict=True)]
         cells = Table.plain(("model", "rank"), [(names[i], shown[i]) for i in order])
-        lie = (
-            "all ranks lie in these sets" if self.simultaneous else "each rank lies in its set"
-        )
-        return Display("", cells, (("", f"With probability {100.0 * self.level:g}%, {lie}."),))
+        level = f"{100.0 * self.level:g}%"
+        last = f"{level} simultaneous confidence sets for the ranks."
+        if not self.simultaneous:
+            last = f"{level} confidence sets for the ranks, each for its own rank."
+        return Display("", cells, (("", last),))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -431,44 +409,29 @@ class PairMatrix(Record):
                 for j, p in enumerate(self.adjusted_pvalue[i])
             ]
             rows.append((name, *cells))
-        correction = words.CORRECTION_NAMES.get(self.correction, "no correction")
+        name = words.CORRECTION_NAMES.get(self.correction, "unadjusted")
+        significant = "worse" if self.correction == "none" else "significantly worse"
         last = (
-            f"p-values of “no worse than” by row and column; * worse at α = {self.alpha:g} "
-            f"({correction})."
+            f"p-values of “no worse than” by row and column; * {significant} at "
+            f"α = {self.alpha:g} ({name})."
         )
         marked = {(int(i), int(j) + 1): "worse" for i, j in np.argwhere(self.worse)}
         return Display("", Table.plain(("", *names), rows, marked=marked), (("", last),))
 
 
 def pair_summary(pair: PairComparison) -> str:
-    """One sentence: is the first model worse than the second?"""
+    """One sentence with the verdict on the first model."""
     a, b = (quoted(name) for name in pair.names)
-    if (
-        "indistinguishable" in pair.status
-        and pair.kernel is not None
-        and pair.discrepancy == (0.0, 0.0)
-    ):
-        return (
-            f"{a} and {b} cannot be told apart with this kernel: it takes the same value "
-            f"on all pairs of rows."
-        )
     if "indistinguishable" in pair.status:
-        return f"{a} and {b} cannot be told apart: on these data they are the same model."
-    than = f" by more than {pair.margin:g}" if pair.margin else ""
+        if pair.kernel is not None and pair.discrepancy == (0.0, 0.0):
+            return (
+                f"This kernel has the same value on all pairs of rows, so it shows no "
+                f"difference between {a} and {b}. Choose another kernel."
+            )
+        return f"Inconclusive: {a} and {b} are the same model on these data."
+    facts = by_margin(pair.margin)
     if pair.worse:
-        return f"{a} is worse than {b}{than}."
+        return f"{a} is {SIGNIFICANTLY_WORSE.name} than {b}{facts['margin']}."
     if pair.equivalent:
-        return f"{a} is equivalent to {b} within {pair.margin:g}, or better."
-    if pair.margin:
-        return (
-            f"It is undecided whether {a} is worse than {b}{than}: there are too few "
-            f"data to tell."
-        )
-    measure = words.measure_of(pair).name
-    if pair.difference > 0.0:
-        return (
-            f"There is no evidence that {a} is worse than {b}, though its {measure} is "
-            f"larger in this sample."
-        )
-    same = "the two are equal" if pair.difference == 0.0 else f"its {measure} is smaller"
-    return f"There is no evidence that {a} is worse than {b}: {same}."
+        return f"{a} is {NON_INFERIOR.name} to {b} within {facts['delta']}."
+    return f"Inconclusive: {a} compared with {b}."

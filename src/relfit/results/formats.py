@@ -75,12 +75,12 @@ def to_latex(comparison: Verdicts) -> str:
     >>> joint = JointEstimate(("a_1", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]])
     >>> print(to_latex(decide(joint, test="relpsi")))
     % \usepackage{booktabs}
-    \begin{tabular}{lrrrrl}
+    \begin{tabular}{lrrrrrl}
     \toprule
-    model & score & s.e. & $\Delta$ to best & p-value & verdict \\
+    model & score & s.e. & $\Delta$ to best & 95\% bounds & p-value & verdict \\
     \midrule
-    \textbf{a\_1} & 0.10 & 0.10 & --- & --- & best of the sample \\
-    b & 0.90 & 0.10 & 0.80 & $1.5 \cdot 10^{-8}$ & clearly worse \\
+    \textbf{a\_1} & 0.10 & 0.10 & --- & --- & --- & best observed \\
+    b & 0.90 & 0.10 & 0.80 & 0.57 to 1.03 & $1.5 \cdot 10^{-8}$ & significantly worse \\
     \bottomrule
     \end{tabular}
     """
@@ -113,10 +113,10 @@ def to_markdown(comparison: Verdicts) -> str:
     ...         )
     ...     )
     ... )
-    | model | score | s.e. | Δ to best | p-value | verdict |
-    | :--- | ---: | ---: | ---: | ---: | :--- |
-    | **a** | 0.10 | 0.10 | — | — | best of the sample |
-    | b\|c | 0.90 | 0.10 | 0.80 | 1.5e-8 | clearly worse |
+    | model | score | s.e. | Δ to best | 95% bounds | p-value | verdict |
+    | :--- | ---: | ---: | ---: | ---: | ---: | :--- |
+    | **a** | 0.10 | 0.10 | — | — | — | best observed |
+    | b\|c | 0.90 | 0.10 | 0.80 | 0.57 to 1.03 | 1.5e-8 | significantly worse |
     """
     cells = table(comparison, LONGEST_NAME)
     lines = []
@@ -147,7 +147,7 @@ def to_csv(comparison: Verdicts) -> str:
     ...     )
     ... )
     >>> print(table.splitlines()[1])
-    a,0.1,0.1,0.0,1.0,0.0,1.0,1.0,False,best,,,True,best of the sample,
+    a,0.1,0.1,0.0,1.0,0.0,1.0,False,0.0,0.0,,,True,best observed,
     """
     rows = comparison.rows()
     lines: list[str] = []
@@ -257,17 +257,14 @@ def methods_text(comparison: Verdicts, cite: str = "text") -> str:
     'Lim, J. N., Yamada, M., Schölkopf, B. and Jitkritt'
     """
     check_choice("cite", cite, ("text", "bibtex"))
-    margin = comparison.facts()["margin"]
     level = f"α = {comparison.alpha:g}"
-    error = (
-        f"Models were called worse{margin} where p ≤ {level}, without adjustment for the "
-        f"number of models."
-    )
+    verdict = comparison.wording.worse.shown.format(**comparison.facts())
+    error = f"Models with p ≤ {level} are called {verdict}."
     correction = CORRECTIONS.get(comparison.correction)
     if correction is not None:
         error = (
-            f"P-values were adjusted by {correction.procedure}; models were called "
-            f"worse{margin} at level {level} of the {correction.rate.name}."
+            f"P-values were adjusted by {correction.procedure}; models with an adjusted p ≤ "
+            f"{level}, which bounds the {correction.rate.name}, are called {verdict}."
         )
     pairing = "row by row" if comparison.groups is None else "group by group"
     sentences = [
@@ -407,12 +404,14 @@ def _kernel(comparison: Verdicts) -> str:
 
 
 def _critical_values(comparison: Verdicts) -> str:
-    """Where the best set's critical values came from: with few rows from Student's law, if
-    the result says how many.
+    """Where the best set's critical values came from: with few rows from Student's t
+    distribution, if the result has their number.
     """
     counts = [count for count in comparison.groups or comparison.sizes or () if count > 0]
     few = counts and min(counts) < SMALL_SAMPLE
-    return "simulated critical values" + (" (Student's law for each difference)" if few else "")
+    return "simulated critical values" + (
+        " (Student's t distribution for each difference)" if few else ""
+    )
 
 
 def _software(comparison: Verdicts) -> str:

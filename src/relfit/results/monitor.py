@@ -1,4 +1,4 @@
-"""What a monitor knows after some items, as a finished result and in words: a line, a table,
+"""The result of a monitor after some items, as a finished result and in words: a line, a table,
 a sentence and notes.
 """
 
@@ -12,6 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from relfit.results.scale import (
+    BEST_OBSERVED,
+    INCONCLUSIVE,
+    SIGNIFICANTLY_WORSE,
+    kind_of,
+)
 from relfit.results.serial import VERSIONS, Record
 from relfit.results.table import (
     LONGEST_NAME,
@@ -27,8 +33,8 @@ from relfit.util.text import listed, quoted
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class MonitorResult(Record):
-    """What a monitor knows after some items; every statement holds at all looks together
-    with probability 1 − alpha.
+    """The result of a monitor after some items; every statement holds at all looks
+    simultaneously with probability 1 − alpha.
 
     Attributes:
         names, bounds, alpha, outside, higher_is_better, bets: the settings.
@@ -39,13 +45,13 @@ class MonitorResult(Record):
             after the last item.
         log_peak: (l,) the largest of them at any look; a model is out once its e-value has
             reached 1/alpha.
-        out_after: per model the number of items after which it was out; None for a model that
-            can be the best.
+        out_after: per model the number of items after which it was significantly worse; None
+            for the models of the confidence set.
         out_time: per model when that was, in seconds since 1970; None likewise.
         out_limits: (l, 3) per model that is out by how much it is worse than the best of the
             others, on average over the items so far, and the limits for that, which hold for
             this model at all looks. If its e-value is below 1/alpha again, those after the
-            item at which it was out. NaN for a model that can be the best.
+            item at which it was out. NaN for the models of the confidence set.
         common: (l, l) items that both models of a pair have.
         difference: (l, l) by how much the row's model is worse than the column's on average,
         in units of the scores. lower, upper: (l, l) limits for the average difference, for
@@ -79,7 +85,8 @@ class MonitorResult(Record):
     versions: Mapping[str, str] = field(default_factory=lambda: dict(VERSIONS))
 
     def _display(self, longest_name: int = LONGEST_NAME) -> Display:
-        lines = (("", summary(self)), *(("note", note) for note in notes(self)))
+        sentences = (("", summary(self)), ("", set_words(self)))
+        lines = (*sentences, *(("note", note) for note in notes(self)))
         return Display(header(self), table(self, longest_name), lines)
 
     @property
@@ -89,7 +96,7 @@ class MonitorResult(Record):
 
     @property
     def confidence_set(self) -> tuple[str, ...]:
-        """The models that can be the best."""
+        """The confidence set for the best model: those that are not significantly worse."""
         return tuple(name for name, out in zip(self.names, self.worse, strict=True) if not out)
 
     @property
@@ -99,7 +106,7 @@ class MonitorResult(Record):
 
     @property
     def best(self) -> str:
-        """The model of the best mean among those that can be the best."""
+        """The best observed model: that of the best mean in the confidence set."""
         left = np.where(self.worse | np.isnan(self.mean), np.inf, self._losses)
         return self.names[int(np.argmin(left))]
 
@@ -147,7 +154,7 @@ def header(result: MonitorResult) -> str:
         shown = f"ranks of {what} ({better} is better)"
     return (
         f"monitor · {counted_items(result.items)} · {shown} · α = {result.alpha:g} for all "
-        f"looks together"
+        f"looks"
     )
 
 
@@ -169,11 +176,9 @@ def table(result: MonitorResult, longest_name: int = LONGEST_NAME) -> Table:
         beside = (NOTHING, NOTHING) if row["best"] else (gap, limits)
         evalue = show_evalue(row["evalue"])
         cells.append((name, str(row["items"]), mean, *beside, evalue, verdict(row)))
-    kinds = tuple(
-        "worse" if row["worse"] else "best" if row["best"] else "open" for row in rows
-    )
+    kinds = tuple(kind_of(verdict(row)) for row in rows)
     mean = "mean rank" if result.outside == "ranks" else "mean"
-    titles = ("model", "items", mean, "worse by", level, "e-value", "verdict")
+    titles = ("model", "items", mean, "Δ to best", level, "e-value", "verdict")
     return Table(titles, tuple(cells), kinds)
 
 
@@ -190,28 +195,36 @@ def show_log_evalue(log_e: float) -> str:
 
 
 def verdict(row: dict[str, Any]) -> str:
-    """In words, with the item and the day on which a model was out."""
+    """The verdict, with the item and the day since which a model is significantly worse."""
     if row["worse"]:
-        return f"worse, shown after {counted_items(row['out_after'])} ({_day(row['out_time'])})"
-    return "best so far" if row["best"] else "can be the best"
+        since = f"since item {row['out_after']} ({_day(row['out_time'])})"
+        return f"{SIGNIFICANTLY_WORSE.name} {since}"
+    return BEST_OBSERVED.shown if row["best"] else INCONCLUSIVE.shown
 
 
 def summary(result: MonitorResult) -> str:
-    """One sentence."""
-    out = [row["name"] for row in result.rows() if row["worse"]]
+    """The answer: the best observed model, then the models of every other verdict."""
     after = f"After {counted_items(result.items)}"
-    if not out:
-        return f"{after} no model is shown to be worse than another."
-    are = "is" if len(out) == 1 else "are"
-    kept = result.confidence_set
-    if not kept:
-        return f"{after} every model has been worse than another one on average at some time."
-    best = (
-        f"{quoted(kept[0])} is the best"
-        if len(kept) == 1
-        else f"{listed(kept)} can be the best"
-    )
-    return f"{after} {best}; {listed(out)} {are} worse."
+    if not result.confidence_set:
+        return (
+            f"{after} every model is significantly worse than another one, each on average over "
+            f"the items up to some look."
+        )
+    sentences = [f"{after} {quoted(result.best)} is the best observed model"]
+    rows = result.rows()
+    worse = [row["name"] for row in rows if row["worse"]]
+    undecided = [row["name"] for row in rows if not row["worse"] and not row["best"]]
+    for name, models in ((SIGNIFICANTLY_WORSE.name, worse), (INCONCLUSIVE.name, undecided)):
+        if models:
+            sentences.append(f"{name.capitalize()}: {listed(models)}")
+    return f"{'. '.join(sentences)}."
+
+
+def set_words(result: MonitorResult) -> str:
+    """The confidence set for the best model."""
+    kept = listed(result.confidence_set) if result.confidence_set else "no model"
+    level = f"{100.0 * (1.0 - result.alpha):g}%"
+    return f"{level} confidence set for the best model, valid at all looks: {kept}."
 
 
 def notes(result: MonitorResult) -> list[str]:

@@ -109,11 +109,11 @@ def plan_display(plan: Plan, longest_name: int = LONGEST_NAME) -> Display:
     the notes.
 
     >>> from relfit import Assumed, plan
-    >>> print(plan(Assumed(0.01, standard_error=0.01, n=500)))
-    About 6,200 rows tell m1 from best.
+    >>> print(plan(Assumed(0.01, standard_error=0.01, n=500), tests="relpsi"))
+    About 7,800 rows tell m1 from best.
     rows for power 0.8 · α = 0.05 · assumed gaps, standard errors of 500 rows · closed forms
-    model  test      gap   rows  power at 500  detectable gap at 500
-    m1     best set  0.01  6183  0.17          0.0352
+    model  test    gap   rows  power at 500  detectable gap at 500
+    m1     RelPSI  0.01  7849  0.11          0.0396
     """
     source = (
         f"{'pilot' if plan.measured else 'assumed gaps, standard errors'} of "
@@ -141,8 +141,8 @@ def plan_display(plan: Plan, longest_name: int = LONGEST_NAME) -> Display:
     cells = Table.plain(list(rows[0]), [list(row.values()) for row in rows], words=(0, 1))
     halves = []
     if plan.yardstick:
-        apart = f"about {plan.yardstick:.2g} apart{unit}"
-        halves.append(("", f"Sampling noise puts two halves of the pilot's data {apart}."))
+        apart = f"about {plan.yardstick:.2g}{unit} before bias correction"
+        halves.append(("", f"Two random halves of the pilot's data differ by {apart}."))
     notes = (*halves, *(("note", visible(note)) for note in plan.notes))
     return Display(f"{plan_answer(plan)}\n{' · '.join(header)}", cells, notes)
 
@@ -187,7 +187,7 @@ def plan_answer(plan: Plan) -> str:
     ...         rng=0,
     ...     )
     ... )
-    'About 450 rows tell base from tuned; large may never be separable from it.'
+    'About 650 rows tell base from tuned; large may never be separable from it.'
     """
     cells = sorted(
         (cell for cell in plan.forecasts if cell.test == plan.tests[0]),

@@ -470,7 +470,7 @@ def comparison_from(kind: Any, data: Any) -> Any:
     ) as error:
         raise InputError(f"data: not a complete relfit.Comparison ({error})") from None
     _check_verdicts(result, found["worse"])
-    for name in ("grade", *kind.attributes()):
+    for name in ("verdicts", *kind.attributes()):
         if name in data and not _same(data[name], plain(getattr(result, name))):
             raise InputError(
                 f"data: contradicts itself: {name} is not that of its other numbers"

@@ -7,9 +7,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from relfit.results.scale import KINDS
 from relfit.util.text import visible
 
 if TYPE_CHECKING:
@@ -24,22 +25,16 @@ _MOST_DIGITS = 6
 _MOST_DECIMALS = 4
 _SMALL = 0.1
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_STYLES = {
-    "best": "bold green",
-    "same": "green",
-    "equal": "green",
-    "alone": "red",
-    "worse": "bold red",
-}
+_STYLES = {kind: verdict.style for kind, verdict in KINDS.items()}
 
 
 @dataclass(frozen=True)
 class Table:
-    """Finished cells. `kinds` has the kind of each row's grade (`relfit.results.verdicts`).
+    """Finished cells. `kinds` has the kind of each row's verdict (`relfit.results.scale`).
 
     The last columns are verdicts: one for each discrepancy. Those in `words` hold text too,
     all others numbers. `marked` has the kind of other cells that are coloured, by row and
-    column.
+    column. `spare` are the columns that a narrow terminal leaves out, the first one first.
     """
 
     titles: tuple[str, ...]
@@ -48,6 +43,7 @@ class Table:
     verdicts: int = 1
     words: tuple[int, ...] = (0,)
     marked: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    spare: tuple[int, ...] = ()
 
     @classmethod
     def plain(cls, titles: Sequence[str], rows: Sequence[Sequence[str]], **more: Any) -> Table:
@@ -70,17 +66,48 @@ class Display:
     also: tuple[Display, ...] = ()
 
 
-def as_text(display: Display) -> Text:
-    """The display with the verdicts coloured; `plain` is the text alone."""
-    out = headed_table(display.header, display.table)
+def as_text(display: Display, width: int | None = None) -> Text:
+    """The display with the verdicts coloured, its tables at most so wide if they can be;
+    `plain` is the text alone.
+    """
+    table = display.table if width is None else fitted(display.table, width)
+    out = headed_table(display.header, table)
     out.right_crop()
     for kind, line in display.lines:
         out.append("\n").append("Note: " if kind == "note" else "", style="yellow").append(
             line, _STYLES.get(kind, "")
         )
     for other in display.also:
-        out.append("\n\n").append_text(as_text(other))
+        out.append("\n\n").append_text(as_text(other, width))
     return out
+
+
+def fitted(table: Table, width: int) -> Table:
+    """The table without as many of its spare columns as make it no wider than this.
+
+    >>> wide = Table(
+    ...     ("model", "value", "verdict"), (("a", "0.1", "fine"),), ("open",), spare=(1,)
+    ... )
+    >>> fitted(wide, 21).titles, fitted(wide, 20).titles
+    (('model', 'value', 'verdict'), ('model', 'verdict'))
+    """
+    from rich.cells import cell_len
+
+    columns = zip(table.titles, *table.rows, strict=True)
+    widths = [len(GAP) + max(map(cell_len, column)) for column in columns]
+    kept = list(range(len(widths)))
+    for column in table.spare:
+        if sum(widths[j] for j in kept) - len(GAP) > width:
+            kept.remove(column)
+    place = {j: k for k, j in enumerate(kept)}
+    return replace(
+        table,
+        titles=tuple(table.titles[j] for j in kept),
+        rows=tuple(tuple(row[j] for j in kept) for row in table.rows),
+        words=tuple(place[j] for j in table.words if j in place),
+        marked={(i, place[j]): kind for (i, j), kind in table.marked.items() if j in place},
+        spare=tuple(place[j] for j in table.spare if j in place),
+    )
 
 
 def number_format(
@@ -126,6 +153,39 @@ def scaled_format(
     parts = ([each / unit for each in numbers] for numbers in (errors, values, decisive))
     number = number_format(*parts)
     return factor_words(power), lambda value: number(value / unit)
+
+
+def interval_words(
+    low: float, high: float, line: float, number: Callable[[float], str], power: int = 0
+) -> str:
+    """An interval of numbers written by `number` after division by 10**`power`; a dash where
+    there is none.
+
+    Its ends have as many digits as it takes not to round them onto or across the line.
+
+    >>> interval_words(0.004, math.inf, 0.0, "{:.2f}".format)
+    '0.004 to ∞'
+    """
+    if not low < high:
+        return NOTHING
+    unit = 10.0**power
+    ends = []
+    for end in (low, high):
+        if not math.isfinite(end):
+            ends.append("∞" if end > 0 else "-∞")
+            continue
+        shown = number(end)
+        for digits in range(1, 18):
+            if _side(float(shown) * unit, line) == _side(end, line):
+                break
+            shown = f"{end / unit:.{digits}g}"
+        ends.append(shown)
+    return " to ".join(ends)
+
+
+def _side(value: float, line: float) -> int:
+    """On which side of the line the value is: −1, 0 or 1."""
+    return int(value > line) - int(value < line)
 
 
 def factor_words(power: int) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relfit.results import words
+from relfit.results.scale import kind_of
 from relfit.results.serial import Record
 from relfit.results.table import (
     LONGEST_NAME,
@@ -19,6 +20,8 @@ from relfit.results.table import (
     Display,
     Table,
     as_text,
+    common_power,
+    interval_words,
     scaled_format,
     short_names,
 )
@@ -30,8 +33,11 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 SMALLEST_PVALUE = 1e-12
-_HIDDEN_STATUS = {"indistinguishable", "near-degenerate"}
-_STATUS = {"deterministic": "differs by a constant"}
+_HIDDEN_STATUS = {"near-degenerate"}
+_STATUS = {
+    "deterministic": "differs by a constant",
+    "indistinguishable": "the same on these data",
+}
 
 
 def display(result: Record | JointEstimate, longest_name: int = LONGEST_NAME) -> Display:
@@ -41,11 +47,11 @@ def display(result: Record | JointEstimate, longest_name: int = LONGEST_NAME) ->
     return result._display(longest_name)
 
 
-def styled(result: Record | JointEstimate) -> Text:
-    """The whole result as text, with the verdicts coloured; `plain` is what `str` and `repr`
-    give.
+def styled(result: Record | JointEstimate, width: int | None = None) -> Text:
+    """The whole result as text, with the verdicts coloured, for a terminal of this width;
+    `plain` is what `str` and `repr` give.
     """
-    return as_text(display(result))
+    return as_text(display(result), width)
 
 
 def shown(result: Record | JointEstimate) -> str:
@@ -60,7 +66,8 @@ def comparison_display(comparison: Verdicts, longest_name: int = LONGEST_NAME) -
     first = [
         ("note", visible(note)) for note in comparison.warnings if note in comparison.leading
     ]
-    lines = (*first, ("", words.summary(comparison)), *notes(comparison, comparison.leading))
+    below = [("", sentence) for sentence in words.below(comparison)]
+    lines = (*first, *below, *notes(comparison, comparison.leading))
     also = []
     for other, sentence in zip(comparison.also, words.disagreement(comparison), strict=True):
         shown = comparison_display(other, longest_name)
@@ -132,12 +139,13 @@ def table(comparison: Verdicts, longest_name: int = LONGEST_NAME) -> Table:
     ]
     # A difference that decided something must not be shown as 0.
     decisive = [
-        row["difference"]
-        for row in rows
-        if words.is_worse(row) and math.isfinite(row["difference"])
+        row["difference"] for row in rows if row["worse"] and math.isfinite(row["difference"])
     ]
-    factor, number = scaled_format([row["standard_error"] for row in rows], values, decisive)
-    gap = "below best" if comparison.higher_is_better else "Δ to best"
+    numbers = [row["standard_error"] for row in rows], values, decisive
+    factor, number = scaled_format(*numbers)
+    power = common_power(*numbers)
+    best = comparison.wording.best.name.removesuffix(" observed")
+    gap = f"below {best}" if comparison.higher_is_better else f"Δ to {best}"
     others = [{row["name"]: row for row in other.rows()} for other in comparison.also]
     columns = {
         "model": short_names([row["name"] for row in rows], longest_name),
@@ -151,16 +159,22 @@ def table(comparison: Verdicts, longest_name: int = LONGEST_NAME) -> Table:
         f"{gap}{factor}": [
             NOTHING if row["best"] else number(row["difference"]) for row in rows
         ],
+        f"{comparison.facts()['level']} bounds{factor}": [
+            interval_words(row["lower"], row["upper"], comparison.margin, number, power)
+            for row in rows
+        ],
     }
-    pvalues = {"p-value": "pvalue", "adjusted p": "adjusted_pvalue"}
-    if comparison.correction == "none":
-        del pvalues["adjusted p"]
-    for title, key in pvalues.items():
+    for title, key in (("p-value", "pvalue"), ("adjusted p", "adjusted_pvalue")):
+        if key == "adjusted_pvalue" and comparison.correction == "none":
+            continue
         columns[title] = [
             show_pvalue(row[key], comparison.alpha) if is_tested(row) else NOTHING
             for row in rows
         ]
-    first = len(columns) + 1
+    first = len(columns)
+    # The order in which a narrow terminal leaves them out: the p-value, the standard error, the
+    # adjusted p-value, the difference.
+    spare = tuple(dict.fromkeys((5, 2, first - 1, 3)))
     columns["verdict"] = [_verdict(row, row["status"]) for row in rows]
     for other, by_name in zip(comparison.also, others, strict=True):
         columns[f"by {words.measure_of(other).name}"] = [
@@ -168,15 +182,15 @@ def table(comparison: Verdicts, longest_name: int = LONGEST_NAME) -> Table:
         ]
     titles = list(columns)
     if others:
-        titles[first - 1] = f"by {words.measure_of(comparison).name}"
+        titles[first] = f"by {words.measure_of(comparison).name}"
     marked = {
-        (i, first + k): words.kind_of(by_name[row["name"]])
+        (i, first + 1 + k): kind_of(by_name[row["name"]]["verdict"])
         for i, row in enumerate(rows)
         for k, by_name in enumerate(others)
     }
     cells = tuple(zip(*columns.values(), strict=True))
-    kinds = tuple(map(words.kind_of, rows))
-    return Table(tuple(titles), cells, kinds, 1 + len(others), marked=marked)
+    kinds = tuple(kind_of(row["verdict"]) for row in rows)
+    return Table(tuple(titles), cells, kinds, 1 + len(others), marked=marked, spare=spare)
 
 
 def _verdict(row: dict[str, Any], status: Sequence[str] = ()) -> str:
@@ -209,9 +223,5 @@ def show_pvalue(p: float, alpha: float) -> str:
 
 
 def notes(result: Answer, leading: Collection[str] = ()) -> list[tuple[str, str]]:
-    """The lines below the sentence, without those that came before it."""
-    # Without a margin to choose, it would be read as noise in the numbers above it.
-    yardstick = words.yardstick(result) if result.margin else None
-    lines = [] if yardstick is None else [("", yardstick)]
-    lines += [("note", visible(note)) for note in result.warnings if note not in leading]
-    return lines
+    """The notes below the sentences, without those that came before the table's sentences."""
+    return [("note", visible(note)) for note in result.warnings if note not in leading]

@@ -1,11 +1,9 @@
 """Verdicts: what was decided on each of several models, with every setting, and what follows
-from it; and the scale of grades, which says how each verdict is called, counted and drawn.
+from it.
 
-Two levels of evidence against a model are told apart. *Worse* holds for the model taken
-alone: its own p-value is at most α (with "bh" or "by", its adjusted one: these control the
-false discovery rate of all verdicts "worse"). *Clearly worse* holds for all models at once:
-its `simultaneous_pvalue` is at most α, so that with probability 1 − α no model as good as
-the best is called clearly worse. docs/decisions.md says what that is for each test.
+There is one decision on a model: `worse` is ``adjusted_pvalue ≤ alpha``, with the correction
+that was asked for. Words, intervals and pairs show that decision and no other one
+(`relfit.results.scale`). docs/decisions.md describes what it means for each test.
 """
 
 from __future__ import annotations
@@ -27,6 +25,7 @@ from relfit.data.encode import Encoding
 from relfit.kernels.base import Kernel
 from relfit.kernels.composite import Collection
 from relfit.results import serial
+from relfit.results.scale import Scale, by_margin, is_worse, kind_of, scale_of
 from relfit.results.serial import (
     VERSIONS,
     Attribute,
@@ -38,10 +37,10 @@ from relfit.results.serial import (
     maybe,
     of,
 )
-from relfit.stats.decision import DISCOVERY_RATE, Decision, difference_variance
+from relfit.stats.decision import Decision, difference_variance
 from relfit.stats.joint import JointEstimate, third_cumulants
 from relfit.stats.maxt import seeded
-from relfit.stats.pairs import pair_intervals
+from relfit.stats.pairs import Selection, pair_intervals, winner_interval
 from relfit.stats.tests import TESTS
 from relfit.stats.tests.base import Criteria
 from relfit.stats.tests.best_set import BestSet
@@ -51,124 +50,31 @@ from relfit.util.checks import check_level
 from relfit.util.errors import InputError
 from relfit.util.text import listed
 
+# The level of a bound where 1 − alpha would be rounded to 1.
+_MOST_CERTAIN = float(np.nextafter(1.0, 0.0))
 
-@dataclass(frozen=True)
-class Grade:
-    """One grade. The texts are templates, filled in by `relfit.results.words.fill`.
 
-    Attributes:
-        name: in `Comparison.grade` and in files.
-        kind: its name in styles of the page, of the terminal and of pictures.
-        mark: a sign that says it without colour.
-        verdict: in the table.
-        count: after the number of models that have it.
-        clause: of these models, in the sentence that sums up.
-        legend: what it says.
+def words_of(decision: Decision, test: str, margin: float = 0.0) -> tuple[str, ...]:
+    """The verdicts on the distinct models of a decision; models that are equal to the best one
+    on these data have its verdict.
+
+    >>> from relfit import JointEstimate, decide
+    >>> result = decide(JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3)))
+    >>> words_of(result.decision, "best-set")
+    ('best observed', 'inconclusive', 'significantly worse')
     """
-
-    name: str
-    kind: str
-    mark: str
-    verdict: str
-    count: str
-    clause: str = ""
-    legend: str = ""
-
-
-BEST, SAME, EQUIVALENT, OPEN, WORSE, CLEARLY_WORSE = SCALE = (
-    Grade("best", "best", "◆", verdict="{best_verdict}", count="{best_count}"),
-    Grade(
-        "same",
-        "same",
-        "=",
-        verdict="the same as the best",
-        count="the same as the best",
-        clause="{they_are} the same as it",
-        legend="The same as the best: a copy of it, or not to be told from it on these data.",
-    ),
-    Grade(
-        "equivalent",
-        "equal",
-        "≈",
-        verdict="equivalent within {delta}",
-        count="equivalent",
-        clause="{they_are} equivalent to {equivalent_to} within {delta}",
-        legend="Equivalent: shown to be worse by no more than {delta}.",
-    ),
-    Grade(
-        "no evidence",
-        "open",
-        "○",
-        verdict="no evidence {of_what}",
-        count="without evidence",
-        clause="{they_are} undecided: there are too few data to tell",
-        legend="No evidence: the data do not show that it is worse, nor that it is as good.",
-    ),
-    Grade(
-        "worse",
-        "alone",
-        "▽",
-        verdict="worse{margin}{taken_alone}",
-        count="worse {alone}",
-        clause="{they_are} worse{margin} {alone}",
-        legend="Worse{margin}{taken_alone}: {alone_error}.",
-    ),
-    Grade(
-        "clearly worse",
-        "worse",
-        "▼",
-        verdict="clearly worse{margin}",
-        count="clearly worse",
-        clause="{they_are} clearly worse{margin}",
-        legend="Clearly worse{margin}: this holds for all models at once. The probability that "
-        "any model as good as {opponent} is called clearly worse is at most {alpha}{given}.",
-    ),
-)
-GRADES = {grade.name: grade for grade in SCALE}
-KINDS = {grade.kind: grade for grade in SCALE}
-
-
-def decisive_pvalue(pvalue: Array, adjusted_pvalue: Array, correction: str) -> Array:
-    """(l,) the p-values that "worse" is decided by: the models' own, or those of a false
-    discovery rate.
-    """
-    return adjusted_pvalue if correction in DISCOVERY_RATE else pvalue
-
-
-def graded(
-    best: int,
-    pvalue: Array,
-    simultaneous_pvalue: Array,
-    alpha: float,
-    equivalent: Mask | None,
-    same: Mask,
-) -> tuple[str, ...]:
-    """The grade of every model; `pvalue` is the decisive one, `same` marks models that are
-    the best one again.
-
-    >>> p, at_once = np.array([1.0, 0.4, 0.03, 0.001]), np.array([1.0, 0.8, 0.07, 0.003])
-    >>> graded(0, p, at_once, 0.05, None, np.zeros(4, dtype=bool))
-    ('best', 'no evidence', 'worse', 'clearly worse')
-    """
-    grades: Any = np.full(len(pvalue), OPEN.name, dtype=object)
-    if equivalent is not None:
-        grades[equivalent] = EQUIVALENT.name
-    grades[pvalue <= alpha] = WORSE.name
-    grades[(pvalue <= alpha) & (simultaneous_pvalue <= alpha)] = CLEARLY_WORSE.name
-    grades[same] = SAME.name
-    grades[best] = BEST.name
-    return tuple(grades.tolist())
-
-
-def of_decision(decision: Decision, alpha: float) -> tuple[str, ...]:
-    """The grades of the distinct models in a decision."""
-    same = np.array(["indistinguishable" in words for words in decision.status])
-    pvalue = decisive_pvalue(
-        np.exp(decision.log_pvalue), decision.adjusted_pvalue, decision.correction
+    count = len(decision.worse)
+    scale = scale_of(TESTS[test], decision.correction, count)
+    best, equivalent, inconclusive, worse = (
+        verdict.shown.format(**by_margin(margin)) for verdict in scale
     )
-    return graded(
-        decision.best, pvalue, decision.simultaneous_pvalue, alpha, decision.equivalent, same
-    )
+    shown: Any = np.full(count, inconclusive, dtype=object)
+    if decision.equivalent is not None:
+        shown[decision.equivalent] = equivalent
+    shown[decision.worse] = worse
+    shown[["indistinguishable" in status for status in decision.status]] = best
+    shown[decision.best] = best
+    return tuple(shown.tolist())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -368,8 +274,7 @@ class OfModels:
         "decision.truncation", maybe(serial.LIMITS), (-math.inf, math.inf)
     )
     equivalent: Mask | None = each("decision.equivalent", maybe(serial.FLAGS), False)
-    lower_alone: Array | None = each("decision.lower_alone", maybe(serial.BOUNDS), axes=2)
-    lower_at_once: Array | None = each("decision.lower_at_once", maybe(serial.BOUNDS), axes=2)
+    decided_bounds: Array | None = each("decision.decided_bounds", maybe(serial.BOUNDS), axes=2)
     draws: int | None = of("decision.draws", maybe(serial.COUNT), "draws")
 
     @derived(serial.BEATERS)
@@ -429,7 +334,7 @@ class Verdicts(OfModels, Answer):
         larger is better.
         pvalue, log_pvalue, adjusted_pvalue: of "no worse than the best", with a margin δ "no
             worse by more than δ"; 1 for the best, except in best-set.
-        worse: the verdicts with the correction that was asked for, ``adjusted_pvalue ≤ alpha``.
+        worse: the decision, ``adjusted_pvalue ≤ alpha``. verdicts: the decision in words.
         simultaneous_pvalue: adjusted so that the verdicts on all models hold at once,
         whatever the correction is. margin, equivalent: δ, and which models are shown to be
         within δ: of the model they were tested against, in best-set of whichever is best.
@@ -443,7 +348,7 @@ class Verdicts(OfModels, Answer):
         truncation: (l, 2) limits of the selective test; None where it does not apply.
         near_degeneracy, second_order, third, freedom, follows: (l,) and (l, l), as in
         `JointEstimate`: what plans and intervals need besides.
-        lower_alone, lower_at_once: (l, l) in best-set, the bounds for D_i − D_j that belong to
+        decided_bounds: (l, l) in best-set, the lower bounds for D_i − D_j that belong to
             the verdicts, as in `Decision`. draws: the most draws made for a p-value.
         projection: (l, l) the covariance by first-order theory, where `covariance` is that of
             the law with both parts.
@@ -456,8 +361,8 @@ class Verdicts(OfModels, Answer):
         leading: those of the `warnings` that come before the verdicts, as they say what the
             numbers are made of.
         robust_to_bandwidth: for each model whether its verdict is the same at half and at
-            twice the kernel's bandwidth, apart from "best" and "no evidence", which may
-            change places. None where that was not computed: the kernel has no bandwidth, not
+            twice the kernel's bandwidth, apart from "best observed" and "inconclusive", which
+            may change places. None where that was not computed: the kernel has no bandwidth, not
             all pairs of rows were used, or they would take one core more than two seconds.
         sizes: the reference's number of rows, then each model's where models have samples.
         groups: the numbers of groups those rows are in; None for independent rows.
@@ -527,32 +432,38 @@ class Verdicts(OfModels, Answer):
         return cls(**parts[""], **made)
 
     @property
-    def grade(self) -> tuple[str, ...]:
-        """The verdict on every model, on one scale (`SCALE`).
+    def wording(self) -> Scale:
+        """The four verdicts that this result can have."""
+        return scale_of(TESTS[self.test], self.correction, len(self.estimate.names))
 
-        "best", "same" (a copy of the best, or not to be told from it), "equivalent" within
-        the margin, "no evidence", "worse" (taken alone) or "clearly worse" (for all models
-        at once).
+    @property
+    def verdicts(self) -> tuple[str, ...]:
+        """The verdict on every model, in the words of every output.
+
+        "best observed" (with RelMulti and carving "selected"), "equivalent within δ" or
+        "non-inferior within δ", "inconclusive", and "significantly worse", which is "worse
+        (unadjusted)" with the correction "none" and "worse (FDR)" with "bh" or "by". With a
+        margin it is "worse by more than δ". A copy has the verdict of its original.
 
         >>> from relfit import JointEstimate, decide
-        >>> decide(JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3))).grade
-        ('best', 'no evidence', 'clearly worse')
+        >>> decide(JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3))).verdicts
+        ('best observed', 'inconclusive', 'significantly worse')
         """
-        distinct = dict(
-            zip(self.estimate.names, of_decision(self.decision, self.alpha), strict=True)
-        )
-        # An impossible model is infinitely worse, and a copy of the best one is not the best.
-        return tuple(
-            SAME.name
-            if original == self.best != name
-            else distinct.get(original, CLEARLY_WORSE.name)
-            for name, original in self.originals().items()
-        )
+        shown = words_of(self.decision, self.test, self.margin)
+        distinct = dict(zip(self.estimate.names, shown, strict=True))
+        # An impossible model is infinitely worse.
+        worse = self.wording.worse.shown.format(**by_margin(self.margin))
+        return tuple(distinct.get(original, worse) for original in self.originals().values())
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kind of every verdict: "best", "equal", "open", "weak" or "worse"."""
+        return tuple(map(kind_of, self.verdicts))
 
     @property
     def _found(self) -> Mask:
-        """(l,) the models whose grade is one of the two that say worse."""
-        return np.isin(self.grade, (WORSE.name, CLEARLY_WORSE.name))
+        """(l,) the models with a verdict that says worse."""
+        return np.array([is_worse(verdict) for verdict in self.verdicts])
 
     @property
     def estimates(self) -> Array:
@@ -606,26 +517,28 @@ class Verdicts(OfModels, Answer):
         """
         return self._bounds(check_level(level))[1]
 
-    def graded_intervals(self) -> Array:
-        """(l, 2) for every difference to the best, the interval that belongs to its grade.
+    def verdict_intervals(self) -> Array:
+        """(l, 2) for every difference to the best, the interval that agrees with its verdict.
 
-        Each end is a one-sided bound at the level at which the verdict was decided, at least
-        1 − alpha: the lower end is above the margin (0 without one) exactly where the model
-        is worse or clearly worse, and for a clearly worse one allows for all models at once;
-        the upper end is at most the margin exactly where it is equivalent. In best-set they
-        are for D_i − min_j D_j, otherwise for D_i − D_best. With several kernels in one
-        test, which no single difference decides, they are NaN.
+        Each end is a one-sided bound at the level of the verdict, at least 1 − alpha: the
+        lower end is above the margin (0 without one) exactly where the model is worse; the
+        upper end is at most the margin exactly where it is equivalent or non-inferior. In
+        best-set they are for D_i − min_j D_j, otherwise for D_i − D_best. With several
+        kernels in one test, which no single difference decides, they are NaN.
 
         >>> from relfit import JointEstimate, decide
         >>> result = decide(JointEstimate(("a", "b"), [0.0, 1.0], 0.02 * np.eye(2)))
-        >>> result.graded_intervals().round(2).tolist()
+        >>> result.verdict_intervals().round(2).tolist()
         [[0.0, 0.0], [0.61, 1.33]]
         """
+        return self._verdict_intervals.copy()
+
+    @cached_property
+    def _verdict_intervals(self) -> Array:
         if isinstance(self.kernel, Collection):
             return np.full((len(self.names), 2), math.nan)
-        lower, upper = self._graded_bounds()
-        # Beyond the last digits, which simulation leaves open, the verdict decides: what it
-        # says has been shown.
+        lower, upper = self._verdict_bounds()
+        # Beyond the last digits, which simulation leaves open, the verdict decides.
         margin = self.margin
         above = np.nextafter(margin, math.inf)
         lower = np.where(self._found, np.maximum(lower, above), np.minimum(lower, margin))
@@ -633,53 +546,45 @@ class Verdicts(OfModels, Answer):
             upper = np.where(
                 self.equivalent, np.minimum(upper, margin), np.maximum(upper, above)
             )
-        same = np.array(self.grade) == SAME.name
-        if not TESTS[self.test].tests_best:
-            same[self.best_index] = True
         ends = np.stack([lower, np.maximum(upper, lower)], axis=1)
-        ends[same] = 0.0
+        if not TESTS[self.test].tests_best:
+            ends[np.array(self.kinds) == "best"] = 0.0
         ends[self._impossible] = math.inf
         return ends
 
-    def graded_pairs(self) -> NDArray[np.str_]:
-        """(l, l) what model i is to model j: "clearly worse", "worse", "better", "clearly
-        better" or "no evidence".
+    def verdict_pairs(self) -> NDArray[np.str_]:
+        """(l, l) what model i is to model j: "worse", "better", "inconclusive", "not tested"
+        or "itself".
 
         In best-set a row has the critical values of its model's verdict: i is worse than
-        some j exactly where its grade says that it is worse. Other tests compare with the
-        selected model only, and the other pairs are "not tested". `pairs` tests all of them
-        together.
+        some j exactly where its verdict says that it is worse. Other tests compare with the
+        selected model only. `pairs` tests all pairs together.
 
         >>> from relfit import JointEstimate, decide
         >>> result = decide(JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3)))
-        >>> result.graded_pairs()[2].tolist()
-        ['clearly worse', 'clearly worse', 'itself']
+        >>> result.verdict_pairs()[2].tolist()
+        ['worse', 'worse', 'itself']
         """
         count = len(self.names)
         rows = np.arange(count)
         if self.test == BestSet.name and not isinstance(self.kernel, Collection):
-            cells = np.full((count, count), "no evidence", dtype="<U14")
-            alone, at_once = (
-                self._every(lower > self.margin, True, False, axes=2)
-                for lower in self._lower_pairs()
-            )
+            cells = np.full((count, count), "inconclusive", dtype="<U14")
+            lower = self._every(self._lower_pairs(), math.inf, -math.inf, axes=2)
+            above = lower > self.margin
             # The pair that the verdict stands on is shown in any case.
-            alone_bounds = self._lower_pairs()[0]
-            against = self._every(alone_bounds, math.inf, -math.inf, axes=2).argmax(axis=1)
+            against = lower.argmax(axis=1)
         else:
             cells = np.full((count, count), "not tested", dtype="<U14")
-            alone, at_once = np.zeros((2, count, count), dtype=bool)
+            above = np.zeros((count, count), dtype=bool)
             beaters = self.beaten_by or (None,) * count
             against = np.array([self.names.index(name or self.best) for name in beaters])
             best = np.full(count, self.best_index)
             for other in (best, against):
-                cells[rows, other] = cells[other, rows] = "no evidence"
-        alone[rows, against] = at_once[rows, against] = True
-        clearly = at_once & (np.array(self.grade) == CLEARLY_WORSE.name)[:, None]
-        found = clearly | (alone & self._found[:, None])
-        for shown, word in ((found, ""), (clearly, "clearly ")):
-            cells[shown.T] = f"{word}better"
-            cells[shown] = f"{word}worse"
+                cells[rows, other] = cells[other, rows] = "inconclusive"
+        above[rows, against] = True
+        found = above & self._found[:, None]
+        cells[found.T] = "better"
+        cells[found] = "worse"
         np.fill_diagonal(cells, "itself")
         return cells
 
@@ -701,6 +606,33 @@ class Verdicts(OfModels, Answer):
         lower = self._every(ends[..., 0], math.inf, -math.inf, axes=2)
         return np.stack([lower, 0.0 - lower.T], axis=2)
 
+    def best_interval(self, level: float = 0.95) -> tuple[float, float]:
+        """A confidence interval for the value of `best`, which allows for its selection.
+
+        The best observed value is too good on average: of several equally good models the
+        one with the most luck is the best observed. If `best` is the model with the smallest
+        estimate, or was selected as its test does, then the interval misses its true value
+        with probability at most 1 − level. With RelMulti other rows selected the model, and
+        the interval is the ordinary one. Squared distances are at least 0, and so is their
+        interval. ``stats/pairs.py`` has the method.
+
+        >>> from relfit import JointEstimate, decide
+        >>> near = decide(JointEstimate(("a", "b"), [0.0, 0.1], 0.01 * np.eye(2)))
+        >>> [round(end, 2) for end in near.best_interval()]
+        [-0.2, 0.23]
+        """
+        return self.best_interval_at(1.0 - check_level(level))
+
+    def best_interval_at(self, error: float) -> tuple[float, float]:
+        """`best_interval` at the level 1 − error."""
+        selection: Selection = "smallest"
+        if self.select_fraction is not None:
+            selection = "other rows"
+        elif self.randomised:
+            selection = "any"
+        low, high = winner_interval(self.estimate, self.decision.best, error, selection)
+        return (0.0 - high, 0.0 - low) if self.higher_is_better else (low, high)
+
     def rows(self) -> list[dict[str, Any]]:
         """The one table every output is made from: the best model first, then from better to
         worse.
@@ -712,18 +644,19 @@ class Verdicts(OfModels, Answer):
             "pvalue",
             "log_pvalue",
             "adjusted_pvalue",
-            "simultaneous_pvalue",
             "worse",
         )
+        lower, upper = self._verdict_intervals.T.tolist()
         columns: dict[str, Any] = {
             "name": self.names,
             **{key: getattr(self, key).tolist() for key in arrays},
-            "grade": self.grade,
+            "lower": lower,
+            "upper": upper,
             "equivalent": repeat(None) if self.equivalent is None else self.equivalent.tolist(),
             "robust_to_bandwidth": self.robust_to_bandwidth or repeat(None),
             "best": [name == self.best for name in self.names],
-            "verdict": self._verdicts(),
-            **{f"verdict_{other.measure}": other._verdicts() for other in self.also},
+            "verdict": self.verdicts,
+            **{f"verdict_{other.measure}": other.verdicts for other in self.also},
             "status": self.status,
         }
         rows = [
@@ -738,7 +671,7 @@ class Verdicts(OfModels, Answer):
 
         >>> from relfit import JointEstimate, decide
         >>> decide(JointEstimate(("a", "b"), [0.1, 0.9], 0.01 * np.eye(2)))["b"]["verdict"]
-        'clearly worse'
+        'significantly worse'
         """
         if name not in self.names:
             expected = listed(self.names, "or")
@@ -809,70 +742,38 @@ class Verdicts(OfModels, Answer):
         return self._every(lower, math.inf), self._every(upper, math.inf)
 
     def facts(self) -> dict[str, str]:
-        """What templates of texts about tests and grades are filled in with."""
+        """What templates of texts about tests and verdicts are filled in with."""
         percent = f"{100 * self.alpha:g}"
-        alpha = f"{percent}%"
-        discovery = self.correction in DISCOVERY_RATE
-        selects = TESTS[self.test].selects
-        own = f"its own p-value is at most {alpha}. Of several such verdicts one may be wrong"
-        rate = f"the false discovery rate of these verdicts is at most {alpha}"
         return {
+            **by_margin(self.margin),
             "percent": percent,
-            "alpha": alpha,
+            "alpha": f"{percent}%",
             "level": f"{100 * (1.0 - self.alpha):g}%",
-            "delta": f"{self.margin:g}",
-            "margin": f" by more than {self.margin:g}" if self.margin else "",
             "within": " within that margin" if self.margin else "",
-            "of_what": "either way" if self.margin else "that it is worse",
-            "best_verdict": "selected as best" if selects else "best of the sample",
-            "best_count": "selected as best" if selects else "best",
-            "taken_alone": "" if discovery else ", taken alone",
-            "alone": f"at a false discovery rate of {alpha}" if discovery else "if taken alone",
-            "alone_error": rate if discovery else own,
         }
 
-    def _verdicts(self) -> list[str]:
-        """The verdicts in the words of the table."""
-        facts = self.facts()
-        return [GRADES[grade].verdict.format(**facts) for grade in self.grade]
+    def _lower_pairs(self) -> Array:
+        """Lower bounds for all differences of distinct models, at the level of the verdicts."""
+        bounds = self.decision.decided_bounds
+        count = len(self.estimate.names)
+        return np.full((count, count), -math.inf) if bounds is None else bounds
 
-    def _decisive(self) -> Array:
-        """(k,) the p-values of the distinct models that decide about "worse"."""
-        decision = self.decision
-        return decisive_pvalue(
-            np.exp(decision.log_pvalue), decision.adjusted_pvalue, decision.correction
-        )
-
-    def _lower_pairs(self) -> list[Array]:
-        """Lower bounds for all differences of distinct models, at the levels at which "worse"
-        and "clearly worse" were decided.
-        """
-        bounds = (self.decision.lower_alone, self.decision.lower_at_once)
-        nothing = np.full((len(self.estimate.names),) * 2, -math.inf)
-        return [nothing if each is None else each for each in bounds]
-
-    def _graded_bounds(self) -> tuple[Array, Array]:
-        """(l,) lower and upper bounds, each at the level at which the model's grade was
-        decided.
-        """
-        grades = of_decision(self.decision, self.alpha)
-        clearly = np.array(grades) == CLEARLY_WORSE.name
+    def _verdict_bounds(self) -> tuple[Array, Array]:
+        """(l,) lower and upper bounds, each at the level of the model's verdict."""
         if self.test == BestSet.name:
-            alone, at_once = (
-                pairs.max(axis=1, initial=-math.inf) for pairs in self._lower_pairs()
-            )
-            lower = np.maximum(np.where(clearly, at_once, alone), 0.0)
-            return self._every(lower, math.inf), self._bounds(1.0 - self.alpha)[1]
+            lower = np.maximum(self._lower_pairs().max(axis=1, initial=-math.inf), 0.0)
+            upper = self._bounds(min(1.0 - self.alpha, _MOST_CERTAIN))[1]
+            return self._every(lower, math.inf), upper
         pvalue = np.exp(self.decision.log_pvalue)
-        others = max(len(grades) - 1, 1)
-        decisive = np.where(clearly, self.decision.simultaneous_pvalue, self._decisive())
-        factor = np.full(len(grades), float(others))
-        np.divide(decisive, pvalue, out=factor, where=pvalue > 1e-290)
-        lower = self._bounds(1.0 - self.alpha / np.maximum(factor, 1.0))[0]
+        others = max(len(pvalue) - 1, 1)
+        factor = np.full(len(pvalue), float(others))
+        np.divide(self.decision.adjusted_pvalue, pvalue, out=factor, where=pvalue > 1e-290)
+        levels = 1.0 - self.alpha / np.maximum(factor, 1.0)
+        lower = self._bounds(np.minimum(levels, _MOST_CERTAIN))[0]
         times = 1.0 if self.correction == "none" else float(others)
         if self.correction == "by":
             times *= float(np.sum(1.0 / np.arange(1, others + 1)))
-        level = 1.0 - self.alpha / times
+        level = min(1.0 - self.alpha / times, _MOST_CERTAIN)
         upper = self._bounds(level)[1]
         # Equivalence asks the plain z test, too; and given a near tie, all of an interval can
         # lie below the estimate.

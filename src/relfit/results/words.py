@@ -9,28 +9,24 @@ filled in by `fill`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from relfit.kernels.composite import Collection
 from relfit.kernels.standard import Polynomial
-from relfit.results.verdicts import (
-    CLEARLY_WORSE,
-    EQUIVALENT,
-    GRADES,
-    OPEN,
-    SAME,
-    SCALE,
-    WORSE,
-    Answer,
-    Verdicts,
-)
+from relfit.results.scale import DISCOVERY, KINDS, is_worse, kind_of
+from relfit.results.table import number_format
+from relfit.results.verdicts import Answer, Verdicts
 from relfit.stats.joint import JointEstimate
 from relfit.stats.tests import TESTS
 from relfit.stats.tests.base import Test
 from relfit.util.text import listed, quoted, visible
 
+# The order in which the answer has the verdicts, by their kinds.
+_TOLD = ("best", "worse", "weak", "equal", "open")
+# A confidence set names at most this many models.
+_MOST_KEPT = 20
 # The tests of a fixed pair.
 _PAIR_TESTS = dict(
     relmmd="RelMMD",
@@ -124,15 +120,15 @@ FALSE_DISCOVERY = ErrorRate(
     "false discovery rate",
     "False discovery rate: on average at most {alpha} of the models declared worse are in fact "
     "as good as {opponent}{condition}.",
-    "over many such comparisons, at most about {percent} of every 100 verdicts “worse” are "
-    "mistaken",
+    "over many such comparisons, at most about {percent} of every 100 verdicts “worse (FDR)” "
+    "are wrong",
     it="they were",
 )
 FAMILY_WISE = ErrorRate(
-    "family-wise error rate",
-    "Family-wise error rate: the probability that any model as good as {opponent} is declared "
+    "familywise error rate",
+    "Familywise error rate: the probability that any model as good as {opponent} is declared "
     "worse is at most {alpha}.",
-    "at most {percent} of 100 such comparisons contain even one mistaken “worse”",
+    "at most {percent} of 100 such comparisons contain even one wrong “significantly worse”",
 )
 FALSE_POSITIVE = ErrorRate(
     "",
@@ -160,21 +156,21 @@ class Correction:
 
 CORRECTIONS = {
     "by": Correction(
-        "Benjamini–Yekutieli correction",
+        "Benjamini–Yekutieli adjustment",
         "the Benjamini–Yekutieli procedure [benjamini2001control]",
         FALSE_DISCOVERY,
     ),
     "bh": Correction(
-        "Benjamini–Hochberg correction",
+        "Benjamini–Hochberg adjustment",
         "the Benjamini–Hochberg procedure [benjamini1995controlling]",
         FALSE_DISCOVERY,
         ", provided that the tests are positively dependent",
     ),
-    "holm": Correction("Holm correction", "Holm's procedure [holm1979simple]", FAMILY_WISE),
-    "bonferroni": Correction("Bonferroni correction", "Bonferroni's correction", FAMILY_WISE),
+    "holm": Correction("Holm adjustment", "Holm's procedure [holm1979simple]", FAMILY_WISE),
+    "bonferroni": Correction("Bonferroni adjustment", "Bonferroni's adjustment", FAMILY_WISE),
     "stepdown": Correction(
         "step-down",
-        "a step-down procedure on the joint law of all models' statistics [romano2005exact]",
+        "a step-down procedure on the joint distribution of all statistics [romano2005exact]",
         FAMILY_WISE,
     ),
 }
@@ -337,47 +333,81 @@ def range_words(counts: Sequence[int]) -> str:
 
 
 def summary(comparison: Verdicts, labels: Mapping[str, str] | None = None) -> str:
-    """One sentence that says what `rows()` says; `labels` are shorter names to use in it.
+    """The answer: the best model, then the models of every other verdict; `labels` are shorter
+    names to use in it.
 
     >>> from relfit import JointEstimate, decide
     >>> print(
     ...     summary(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]])))
     ... )
-    a has the smallest score (smaller is better); b is clearly worse.
+    a has the smallest score (smaller is better). Significantly worse: b.
     """
     if comparison.blind:
         return (
-            "The models cannot be told apart with this kernel: it takes the same value on "
-            "all pairs of rows."
+            "This kernel has the same value on all pairs of rows, so it shows no difference "
+            "between the models. Choose another kernel."
         )
-    test = TESTS[comparison.test].words
-    by_grade = grouped(comparison)
 
     def quote(name: str) -> str:
         return quoted(name if labels is None else labels[name])
 
-    clauses = []
-    for grade in (SAME, CLEARLY_WORSE, WORSE, EQUIVALENT, OPEN):
-        names = by_grade[grade.name]
-        clause = grade.clause
-        if grade is OPEN and not comparison.margin:
-            clause = "there is no evidence that {any_of} is worse"
+    lead = TESTS[comparison.test].words.lead
+    sentences = [fill(lead, comparison, best=quote(comparison.best))]
+    groups = grouped(comparison)
+    for verdict in sorted(groups, key=lambda words: _TOLD.index(kind_of(words))):
+        names = [name for name in groups[verdict] if name != comparison.best]
         if names:
-            any_of = f"any of {listed(names, quote=quote)}"
-            facts = {
-                "they_are": _are(names, quote),
-                "any_of": any_of if len(names) > 2 else listed(names, "or", quote=quote),
-                "equivalent_to": test.equivalent_to,
-            }
-            clauses.append(fill(clause, comparison, **facts))
-    joint = ", but " if by_grade[OPEN.name] and len(clauses) == 1 else "; "
-    lead = fill(test.lead, comparison, best=quote(comparison.best))
-    return f"{lead}{joint}{'; '.join(clauses)}."
+            also = "also " if kind_of(verdict) == "best" else ""
+            words = f"{also}{verdict}"
+            sentences.append(f"{words[0].upper()}{words[1:]}: {listed(names, quote=quote)}")
+    return f"{'. '.join(sentences)}."
 
 
-def alone_words(comparison: Verdicts) -> str:
-    """What a verdict "worse" holds for, which is not all models at once."""
-    return comparison.facts()["alone"]
+def set_words(comparison: Verdicts) -> str | None:
+    """The confidence set for the best model; None for a test that has none, and with a false
+    discovery rate.
+
+    >>> import numpy as np
+    >>> from relfit import JointEstimate, decide
+    >>> set_words(decide(JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3))))
+    '95% confidence set for the best model: a and b.'
+    """
+    kept = comparison.confidence_set
+    if not kept or comparison.wording.worse is DISCOVERY:
+        return None
+    order = [row["name"] for row in comparison.rows() if row["name"] in kept]
+    level = comparison.facts()["level"]
+    return f"{level} confidence set for the best model: {listed(order, most=_MOST_KEPT)}."
+
+
+def best_words(comparison: Verdicts) -> str | None:
+    """The interval for the best model's value; None where that does not vary.
+
+    >>> import numpy as np
+    >>> from relfit import JointEstimate, decide
+    >>> best_words(decide(JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3))))
+    '95% interval for the score of a, adjusted for its selection: -0.20 to 0.23.'
+    """
+    error = float(comparison.standard_error[comparison.best_index])
+    interval = comparison.best_interval_at(comparison.alpha)
+    if not error > 0.0 or not all(map(math.isfinite, interval)):
+        return None
+    number = number_format([error], interval)
+    low, high = map(number, interval)
+    of = f"{measure_of(comparison).name} of {quoted(comparison.best)}"
+    adjusted = "" if TESTS[comparison.test].split else ", adjusted for its selection"
+    level = comparison.facts()["level"]
+    return f"{level} interval for the {of}{adjusted}: {low} to {high}."
+
+
+def below(comparison: Verdicts) -> list[str]:
+    """The sentences below the table: the answer, the confidence set for the best model, and the
+    interval of the best model's value.
+    """
+    if comparison.blind:
+        return [summary(comparison)]
+    sentences = (summary(comparison), set_words(comparison), best_words(comparison))
+    return [sentence for sentence in sentences if sentence]
 
 
 def bandwidth_remark(row: dict[str, Any]) -> list[str]:
@@ -388,21 +418,20 @@ def bandwidth_remark(row: dict[str, Any]) -> list[str]:
 
 
 def grouped(comparison: Verdicts) -> dict[str, list[str]]:
-    """The models of every grade, in the table's order."""
-    groups: dict[str, list[str]] = {grade: [] for grade in GRADES}
+    """The models of every verdict that occurs, in the table's order, by its words."""
+    groups: dict[str, list[str]] = {}
     for row in comparison.rows():
-        groups[row["grade"]].append(row["name"])
-    return groups
+        groups.setdefault(row["verdict"], []).append(row["name"])
+    places = list(KINDS)
+    ordered = sorted(groups, key=lambda verdict: places.index(kind_of(verdict)))
+    return {verdict: groups[verdict] for verdict in ordered}
 
 
 def counts(comparison: Verdicts) -> list[tuple[str, int, str]]:
-    """How many models have each grade that occurs, in words: (kind, number, "clearly
-    worse").
-    """
+    """How many models have each verdict that occurs: (kind, number, verdict)."""
     return [
-        (GRADES[grade].kind, len(names), fill(GRADES[grade].count, comparison))
-        for grade, names in grouped(comparison).items()
-        if names
+        (kind_of(verdict), len(names), verdict)
+        for verdict, names in grouped(comparison).items()
     ]
 
 
@@ -417,28 +446,35 @@ def headline(comparison: Verdicts) -> str:
     ...         )
     ...     )
     ... )
-    '1 best, 1 without evidence, 1 clearly worse'
+    '1 best observed, 1 inconclusive, 1 significantly worse'
     """
-    return ", ".join(f"{count} {what}" for _, count, what in counts(comparison))
+    return ", ".join(f"{count} {verdict}" for _, count, verdict in counts(comparison))
+
+
+def verdict_names(comparison: Verdicts) -> dict[str, str]:
+    """The words for each kind of verdict that this result can have, from the best kind to the
+    worst.
+    """
+    names = {verdict.kind: verdict.shown for verdict in comparison.wording}
+    if not comparison.margin:
+        del names["equal"]
+    return {kind: names[kind].format(**comparison.facts()) for kind in KINDS if kind in names}
 
 
 def scale_words(comparison: Verdicts) -> list[tuple[str, str]]:
-    """What each grade that occurs says, (kind, sentence), for the legend of the page."""
+    """What each verdict that occurs means, (kind, sentence), for the legend of the page."""
     test = TESTS[comparison.test]
     selected = not test.tests_best and test.split is None
     facts = {
         "opponent": fill(test.words.opponent, comparison, it="it was"),
         "given": " (given which model was selected)" if selected else "",
+        "error": fill(test.words.error, comparison),
     }
     return [
-        (grade.kind, fill(grade.legend, comparison, **facts))
-        for grade in SCALE[1:]
-        if grade.name in comparison.grade
+        (verdict.kind, fill(verdict.legend, comparison, **facts))
+        for verdict in comparison.wording
+        if verdict.kind in comparison.kinds
     ]
-
-
-def _are(names: Sequence[str], quote: Callable[[str], str] = quoted) -> str:
-    return f"{listed(names, quote=quote)} {'is' if len(names) == 1 else 'are'}"
 
 
 def disagreement(comparison: Verdicts) -> list[str]:
@@ -461,16 +497,17 @@ def _disagreement(first: Verdicts, second: Verdicts) -> str:
     measures = [measure_of(first), measure_of(second)]
     both = " and ".join(measure.name for measure in measures)
     one, other = (
-        {row["name"] for row in each.rows() if is_worse(row)} for each in (first, second)
+        {row["name"] for row in each.rows() if is_worse(row["verdict"])}
+        for each in (first, second)
     )
     only = [
         [name for name in first.names if name in names] for names in (one - other, other - one)
     ]
     if one == other:
-        best = "" if first.best == second.best else ", though not on the best of the sample"
+        best = "" if first.best == second.best else ", but not on the best observed one"
         return f"{both} agree on which models are worse{best}."
     found = "; ".join(
-        f"{_are(names)} worse by {measure.name} only"
+        f"{listed(names)} {'is' if len(names) == 1 else 'are'} worse by {measure.name} only"
         for names, measure in zip(only, measures, strict=True)
         if names
     )
@@ -493,9 +530,9 @@ def yardstick(result: Answer) -> str | None:
     >>> covariance = [[0.01, 0.0], [0.0, 0.01]]
     >>> joint = JointEstimate(("a", "b"), [0.1, 0.9], covariance, (100,), yardstick=0.04)
     >>> print(yardstick(decide(joint, margin=0.02)))
-    Sampling noise puts two halves of your data (50 rows each) about 0.04 apart in score; the unbiased estimates above \
-do not include it. The margin is 0.5 times that distance.
-    """  # noqa: E501
+    Two random halves of the data (50 rows each) differ by about 0.04 in score before bias \
+correction. The margin is 0.5 times this distance.
+    """
     if not result.yardstick:
         return None
     counts, what = (result.groups, "groups") if result.groups else (result.sizes, "rows")
@@ -506,14 +543,14 @@ do not include it. The margin is 0.5 times that distance.
         else ""
     )
     times = (
-        f" The margin is {result.margin / result.yardstick:.2g} times that distance."
+        f" The margin is {result.margin / result.yardstick:.2g} times this distance."
         if result.margin
         else ""
     )
     size = f"{result.yardstick:.2g}".replace("e-0", "e-")
     return (
-        f"Sampling noise puts two halves of your data{halves} about {size} apart in "
-        f"{measure_of(result).name}; the unbiased estimates above do not include it.{times}"
+        f"Two random halves of the data{halves} differ by about {size} in "
+        f"{measure_of(result).name} before bias correction.{times}"
     )
 
 
@@ -613,8 +650,7 @@ def caveats(comparison: Verdicts) -> list[str]:
     if scored and not comparison.sizes:
         holds = "The answer is only as good as the covariance that was given with the scores."
     sentences = [
-        "“No evidence that it is worse” does not mean “as good”: more data may yet tell the "
-        "models apart.",
+        "“Inconclusive” does not mean “equally good”: more data can show a difference.",
         "The best of these models need not be good: all of them may be far from the data.",
         f"{fill(subject, comparison)} decides what counts as a difference: {other} may rank the "
         f"models differently.",
@@ -628,13 +664,3 @@ def caveats(comparison: Verdicts) -> list[str]:
             "equal, however different they are."
         )
     return sentences
-
-
-def kind_of(row: dict[str, Any]) -> str:
-    """A row's grade as the name of its style."""
-    return GRADES[row["grade"]].kind
-
-
-def is_worse(row: dict[str, Any]) -> bool:
-    """True if the row's grade is one of the two that say worse."""
-    return row["grade"] in (WORSE.name, CLEARLY_WORSE.name)

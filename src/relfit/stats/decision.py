@@ -81,10 +81,10 @@ class Decision:
             against.
         beaten_under: with several kernels, the index of the kernel under which it is.
         notes: sentences that the reader should see.
-        lower_alone, lower_at_once: (l, l) for the best set, lower bounds for D_i − D_j with the
-            critical value at which i was decided, by itself (or by a false discovery rate) and
-            for all models at once: some bound of row i is above the margin exactly where i is
-            worse. None with several kernels, of which no single difference decides.
+        decided_bounds: (l, l) for the best set, lower bounds for D_i − D_j with the critical
+            value at which i was decided: some bound of row i is above the margin exactly where i's
+            adjusted p-value is at most α. None with several kernels, of which no single
+            difference decides.
         draws: the most draws that were made for a p-value; None where none are made.
     """
 
@@ -100,8 +100,7 @@ class Decision:
     beaten_by: tuple[int | None, ...] | None = None
     beaten_under: tuple[int | None, ...] | None = None
     notes: tuple[str, ...] = ()
-    lower_alone: Array | None = None
-    lower_at_once: Array | None = None
+    decided_bounds: Array | None = None
     draws: int | None = None
 
 

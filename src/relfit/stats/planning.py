@@ -257,6 +257,8 @@ class Simulation:
                 columns.append(test.log_pvalues(tied, [i], self.alpha, exact=exact)[1])
             return np.argmin(values, axis=1), np.hstack(columns)
 
+        # Step-down needs the joint distribution of all statistics, which trials do not share.
+        correction = "holm" if correction == "stepdown" else correction
         if correction == "none":
             # A model's verdict needs no other model's p-value.
             return log_pvalues(models, exact=False)[1] <= math.log(self.alpha)

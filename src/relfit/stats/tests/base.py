@@ -64,13 +64,15 @@ from relfit.util.arrays import Array, Rows
 from relfit.util.checks import checked
 from relfit.util.errors import InputError
 
-# Parts of what several tests say about themselves.
+# Texts that several tests share.
 FALSE_POSITIVE_RATE = (
     "False positive rate: at most {alpha} of the models that are as good as the best are "
     "declared worse, on average."
 )
-SAME_ROWS = "Choosing and testing use the same rows, and the p-values allow for that."
-TO_BEST = "Each model's difference to {best}, with the interval that belongs to its verdict"
+SAME_ROWS = (
+    "Selection and test use the same rows, and the p-values are conditional on the selection."
+)
+TO_BEST = "Each model's difference to {best}, with the interval that agrees with its verdict"
 SELECTIVE = {
     "pvalue": ", given that these rows also chose the best model",
     "intervals": f"{TO_BEST}. It allows for the choice of the best and can be very long (an "
@@ -93,7 +95,7 @@ class Words:
         question: what was tested.
         error: the error that is controlled without a correction for many models.
         methods: the sentence for a methods section; [key] cites a reference.
-        lead: the beginning of the summary sentence.
+        lead: the first sentence of the summary.
         opponent: whom a model is tested against, in the sentences on corrected error rates.
         intervals: the caption of the intervals of the differences.
         pvalue: the condition under which p-values are computed.
@@ -199,7 +201,7 @@ class Test(ABC):
         tests_best: True if the best model is tested too, so that corrections count all l models
             and not l − 1.
         selects: True if the best model is not simply the one with the smallest estimate;
-            results then say "selected as best".
+            its verdict is then "selected".
         randomised: True if another seed may select another model.
         draws: True if `decide` uses random numbers.
         both_parts: True if `prepared` counts both parts of the law once (`relfit.stats.close`).

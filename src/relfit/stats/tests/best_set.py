@@ -1,4 +1,6 @@
-"""The best set: which models could be the best one, each tested against all others at once."""
+"""The best set: a confidence set for the best model. Each model is tested against all others
+simultaneously.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,6 @@ from scipy.special import log_ndtr, ndtr, ndtri
 
 from relfit.stats.close import contrasts, noise_batches, quotient, square_root
 from relfit.stats.decision import (
-    DISCOVERY_RATE,
     FAMILY_WISE,
     Decision,
     Differences,
@@ -91,20 +92,19 @@ _PENALTY = {
 @dataclass(frozen=True)
 class BestSet(Test):
     """The best set: a confidence set for the best model. Each model is tested against all
-    others at once.
+    others simultaneously.
 
-    Each truly best model is declared worse with probability at most α; with "stepdown" or
-    "holm" no best model is, with that probability; with "bh" or "by" the false discovery
-    rate is at most α.
+    With "stepdown", the default, and with "holm" the probability that any best model is
+    declared worse is at most α; with "none" this holds for each best model, and so for a
+    unique one; with "bh" or "by" the false discovery rate is at most α.
     """
 
     name = "best-set"
     words = Words(
         name="best set",
         question=(
-            "Every model was tested for being as good as all the others{kernels} at once. The "
-            "models that pass form a "
-            "confidence set for the best."
+            "Every model was tested for being as good as all the others{kernels}. The models that "
+            "are not rejected form a confidence set for the best."
         ),
         error=(
             "Each model that is truly best{kernels} is declared worse with probability at "
@@ -120,13 +120,13 @@ class BestSet(Test):
         ),
         opponent="the best{kernels}",
         intervals=(
-            "How much worse than the best each model is, whichever model is the best, with "
-            "the interval that belongs "
-            "to its verdict."
+            "Each model's difference to the best, whichever model that is, with the interval that "
+            "agrees with its verdict."
         ),
         equivalent_to="the best",
         equivalence="for all models jointly",
     )
+    default_correction = "stepdown"
     tests_best = True
     draws = True
     both_parts = True
@@ -289,15 +289,11 @@ def best_set(
         equivalent = (
             upper_regret(joint, without_margin, bounds, 1.0 - alpha, unseen=unseen) <= margin
         )
-    lower_alone, lower_at_once = _decided_bounds(
-        found, tested, constant, without_margin.gap, alpha
-    )
     return replace(
         decision,
         beaten_by=beaten_by,
         equivalent=equivalent,
-        lower_alone=lower_alone,
-        lower_at_once=lower_at_once,
+        decided_bounds=_decided_bounds(found, tested, constant, without_margin.gap, alpha),
     )
 
 
@@ -423,48 +419,28 @@ def _tested(
 
 
 def _decided_bounds(
-    found: Distribution,
-    tested: _Tested,
-    constant: Array,
-    gap: Array,
-    alpha: float,
-) -> tuple[Array, Array]:
-    """(l, l) lower bounds for D_i − D_j, those of the verdicts on each model by itself and
-    those of the verdicts on all at once.
+    found: Distribution, tested: _Tested, constant: Array, gap: Array, alpha: float
+) -> Array:
+    """(l, l) lower bounds for D_i − D_j that belong to the verdicts.
 
     Every one has the standard errors, the critical value and the level of the step at which
-    i was decided. Some bound of row i is above the margin exactly where i is worse.
+    i was decided. Some bound of row i is above the margin exactly where i's adjusted p-value
+    is at most α.
     """
-    parts = [family.parts[0] for family in tested.families]
-    pvalue = np.exp(tested.log_pvalue)
-
-    def bounds(levels: Array) -> Array:
-        critical = [
-            tail.critical(level)
-            for tail, level in zip(tested.tails, levels.tolist(), strict=True)
-        ]
-        return found.lower(parts, np.array(critical))
-
-    def with_constants(lower: Array, levels: Array) -> Array:
-        certain = (constant < 0.0) & (np.exp(constant) <= levels[:, None])
-        return np.where(certain, gap, lower)
-
-    own = np.full(len(pvalue), alpha)
-    plain = bounds(own)
-    by_itself = with_constants(plain, own)
+    stepped = tested.correction == "stepdown" and tested.steps is not None
     correction = tested.correction
-    if correction in DISCOVERY_RATE:
-        own = decisive_levels(pvalue, correction, alpha)
-        by_itself = with_constants(bounds(own), own)
-    if (correction in FAMILY_WISE and correction != "stepdown") or tested.steps is None:
-        levels = decisive_levels(
-            pvalue, correction if correction in FAMILY_WISE else "holm", alpha
-        )
-        together = with_constants(bounds(levels), levels)
-    else:
-        stepped = _step_bounds(found, tested.steps)
-        together = with_constants(_shorter(plain, stepped), np.full(len(pvalue), alpha))
-    return by_itself, _shorter(by_itself, together)
+    if correction == "stepdown":
+        correction = "none" if stepped else "holm"
+    levels = decisive_levels(np.exp(tested.log_pvalue), correction, alpha)
+    critical = [
+        tail.critical(level) for tail, level in zip(tested.tails, levels.tolist(), strict=True)
+    ]
+    parts = [family.parts[0] for family in tested.families]
+    lower = found.lower(parts, np.array(critical))
+    if stepped and tested.steps is not None:
+        lower = _shorter(lower, _step_bounds(found, tested.steps))
+    certain = (constant < 0.0) & (np.exp(constant) <= levels[:, None])
+    return np.where(certain, gap, lower)
 
 
 def _step_bounds(found: Distribution, steps: Steps) -> Array:

@@ -96,8 +96,8 @@ class Carve(Test):
         name="carving",
         question=(
             "Noise as large as that of the estimates was added, the model with the {smallest} "
-            "value was chosen, and "
-            f"every other model was tested for being no worse than that one. {SAME_ROWS}"
+            "value was selected, and every other model was tested for being no worse than that "
+            f"one. {SAME_ROWS}"
         ),
         error=FALSE_POSITIVE_RATE,
         methods=(
@@ -108,7 +108,7 @@ class Carve(Test):
             "the selected one, conditionally on that selection [fithian2014optimal; "
             "tian2018selective]."
         ),
-        lead="{best} was selected as best by a randomised choice (seed {seed})",
+        lead="{best} was selected after noise was added (seed {seed})",
         line="--",
         **SELECTIVE,
     )

@@ -45,9 +45,8 @@ class RelMulti(Test):
     words = Words(
         name="RelMulti",
         question=(
-            "A random {fraction} of the rows chose the best model. The other rows, which had "
-            "no part in that choice, "
-            "tested every other model for being no worse than the chosen one."
+            "A random {fraction} of the rows selected a model. On the other rows every other model "
+            "was tested for being no worse than the selected one."
         ),
         error=FALSE_POSITIVE_RATE,
         methods=(
@@ -57,7 +56,7 @@ class RelMulti(Test):
             "than the selected one "
             "(RelMulti [lim2019kernel])."
         ),
-        lead="{best} was selected as best on {fraction} of the rows",
+        lead="{best} was selected on {fraction} of the rows",
         rows="for testing",
         line="-.",
     )

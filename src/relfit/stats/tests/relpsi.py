@@ -52,9 +52,8 @@ class RelPSI(Test):
     words = Words(
         name="RelPSI",
         question=(
-            "The model with the {smallest} value was chosen, and every other model was tested "
-            "for being no worse than "
-            f"that one. {SAME_ROWS}"
+            "The model with the {smallest} value was selected, and every other model was tested "
+            f"for being no worse than that one. {SAME_ROWS}"
         ),
         error=FALSE_POSITIVE_RATE,
         methods=(
