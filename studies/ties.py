@@ -49,6 +49,21 @@ STEPS = (
 
 # Rows of each sample, columns, and the shift of two of three models.
 SHAPES = ((30, 5, 0.4), (60, 5, 0.4), (100, 5, 0.4), (300, 5, 0.4), (1000, 5, 0.4), (200, 2, 0.4), (100, 10, 0.5))
+# How the rows belong together, rows of each sample, and the shift of two of three models.
+TOGETHER = tuple(
+    (rows, n, shift)
+    for rows, n in (
+        ("groups of 4", 240),
+        ("groups of 4, shared", 240),
+        ("groups of 4, paired", 240),
+        ("shared", 60),
+        ("paired", 60),
+        ("paired, correlation 0.7", 60),
+    )
+    for shift in (0.15, 0.5)
+)
+# Rows of the models, which are shifted along axes of their own and tie under every kernel, and the shift.
+KERNELS = (((60, 60, 60), 0.15), ((60, 60, 60), 0.5), ((50, 200, 2000), 0.15), ((50, 200, 2000), 0.5))
 # How the score of a density differs from that of the standard normal distribution, for one column.
 UNLIKE_SCORES = {
     "constant": np.ones_like,
@@ -255,6 +270,51 @@ def shape_trial(setting, seed):
     return verdicts(compare(data, models, kernel=Gaussian(bandwidth), rng=seed, progress=False))
 
 
+def together_trial(setting, seed):
+    """The three models of `shape_trial`, made from rows that belong together."""
+    rng = np.random.default_rng(seed)
+    n, d, shift = setting["n"], 5, setting["shift"]
+    bandwidth = np.sqrt(d)
+    kind = setting["rows"]
+    groups = np.repeat(np.arange(n // 4), 4)
+
+    def rows():
+        if not kind.startswith("groups"):
+            return rng.normal(size=(n, d))
+        return np.sqrt(0.5) * (rng.normal(size=(n // 4, d))[groups] + rng.normal(size=(n, d)))
+
+    data = rows()
+    common = rows() if "shared" in kind else data
+    correlation = 0.7 if "0.7" in kind else 1.0 if "shared" in kind or "paired" in kind else 0.0
+
+    def noise():
+        return correlation * common + np.sqrt(1.0 - correlation**2) * rows()
+
+    models = {
+        "shifted": noise() + shift * np.eye(d)[0],
+        "wide": as_far(shift, d, bandwidth) * noise(),
+        "other axis": noise() - shift * np.eye(d)[1],
+    }
+    options = {"kernel": Gaussian(bandwidth), "rng": seed, "progress": False}
+    options["dependence"] = "shared" if "shared" in kind else "paired" if "paired" in kind else "independent"
+    if kind.startswith("groups"):
+        options["groups"] = dict.fromkeys(("reference", *models), groups)
+    return verdicts(compare(data, models, **options))
+
+
+def kernels_trial(setting, seed):
+    """Models shifted equally along different axes, compared with three kernels in one test."""
+    rng = np.random.default_rng(seed)
+    d = 5
+    kernels = [Gaussian(factor * np.sqrt(d)) for factor in (0.5, 1.0, 2.0)]
+    data = rng.normal(size=(60, d))
+    models = {
+        f"{count} rows, axis {axis}": rng.normal(size=(count, d)) + setting["shift"] * np.eye(d)[axis]
+        for axis, count in enumerate(setting["m"])
+    }
+    return verdicts(compare(data, models, kernel=kernels, rng=seed, progress=False))
+
+
 @cache
 def scaled_scores(distance):
     """The factors of `UNLIKE_SCORES` that give every density this KSD, with a Gaussian kernel of bandwidth 1.
@@ -351,6 +411,18 @@ STUDY = Study(
             "densities",
             lambda: [{"n": n, "KSD": distance} for distance in (0.1, 0.3) for n in (40, 150, 500, 2000)],
             density_trial,
+            1000,
+        ),
+        "together": Part(
+            "rows that belong together",
+            lambda: [{"rows": rows, "n": n, "shift": shift} for rows, n, shift in TOGETHER],
+            together_trial,
+            1000,
+        ),
+        "kernels": Part(
+            "several kernels",
+            lambda: [{"m": m, "shift": shift} for m, shift in KERNELS],
+            kernels_trial,
             1000,
         ),
         "strata": Part(

@@ -153,9 +153,8 @@ def _under_all(
         joint_estimate(plan.data, replace(plan.estimate, kernel=kernel)) for kernel in kernels
     ]
     known = [each.yardstick for each in joints if each.yardstick is not None]
-    # The law with both parts is that of one kernel.
     joint, decision = settings.test.decide_under_all(
-        [replace(joint, close=None) for joint in joints],
+        joints,
         [kernel.describe() for kernel in kernels],
         settings.criteria,
     )

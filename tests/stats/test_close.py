@@ -7,7 +7,8 @@ import pytest
 
 import relfit
 from relfit.stats import close
-from relfit.stats.close import CloseLaw, Drawing, Noise
+from relfit.stats.close import CloseLaw, Noise, noise_batches
+from relfit.stats.distribution import SecondOrder, alone, step_down
 from relfit.stats.joint import Psi
 
 PROJECTION = relfit.Complete(variance="projection")
@@ -32,13 +33,20 @@ def law(first, second, *, trace=1.0, components=1e6, third=0.0, spread=1.0):
     )
 
 
+def distribution(law, values, margin=0.0, seed=7):
+    """The distribution of these estimates, with so many degrees of freedom that standard errors are known."""
+    count = len(values)
+    generators = [np.random.default_rng([seed, k]) for k in range(count + 1)]
+    (noise,) = noise_batches(generators[1:], generators[0], law.drawn, np.eye(1))
+    apart = ~np.eye(count, dtype=bool)
+    return SecondOrder(law, np.asarray(values), apart, margin, -5.0, np.full(count, math.inf), noise)
+
+
 def outcome(law, values, margin=0.0):
-    """p-values and ratios, with so many degrees of freedom that standard errors are known."""
-    generators = [np.random.default_rng([7, k]) for k in range(len(values) + 1)]
-    noise = Noise.drawn(generators[1:], generators[0], law.drawn)
-    drawing = Drawing(law, noise, np.full(len(values), math.inf))
-    log_p, ratios = law.test(np.asarray(values), ~np.eye(len(values), dtype=bool), margin, -5.0, drawing)
-    return np.exp(log_p), ratios
+    """p-values and ratios of every model by itself."""
+    families, tails = alone([distribution(law, values, margin)], range(len(values)))
+    ratios = np.stack([family.parts[0].tied.row(i) for i, family in enumerate(families)])
+    return np.exp([tail.log_p for tail in tails]), ratios
 
 
 def test_two_models_at_the_data_have_the_z_test_of_the_second_order_part():
@@ -90,31 +98,17 @@ def test_models_of_very_different_sizes_keep_the_level():
 
 
 def stepped(law, values):
-    """Adjusted p-values of all models, with standard errors that are known."""
-    count = len(values)
-    generators = [np.random.default_rng([7, k]) for k in range(count + 1)]
-    noise = Noise.drawn(generators[1:], generators[0], law.drawn)
-    varies = ~np.eye(count, dtype=bool)
-    drawing = Drawing(law, noise, np.full(count, math.inf))
-    return np.exp(law.step_down(np.asarray(values), varies, 0.0, -5.0, drawing))
+    """Adjusted p-values of all models."""
+    return np.exp(step_down([distribution(law, values)], np.ones(len(values), dtype=bool), 0.05).log_p)
 
 
 def test_more_draws_are_made_near_alpha():
     """p over eight seeds at α = p, where 50 batches are drawn, has at most a third of the spread of one batch."""
     three = law(np.zeros((3, 3)), 4e-4 * np.eye(3))
 
-    apart = ~np.eye(3, dtype=bool)
-    known = np.full(3, math.inf)
-
     def pvalues(alpha):
-        found = []
-        for seed in range(8):
-            generators = [np.random.default_rng([seed, k]) for k in range(4)]
-            noise = Noise.drawn(generators[1:], generators[0], three.drawn)
-            drawing = Drawing(three, noise, known, alpha)
-            log_p, _ = three.test(np.array([0.0, 0.0, 0.05]), apart, 0.0, -5.0, drawing)
-            found.append(math.exp(log_p[2]))
-        return np.array(found)
+        each = [distribution(three, [0.0, 0.0, 0.05], seed=seed) for seed in range(8)]
+        return np.array([math.exp(alone([one], [2], alpha)[1][0].log_p) for one in each])
 
     few = pvalues(None)
     assert np.std(pvalues(np.mean(few))) < 0.6 * np.std(few)
@@ -170,12 +164,12 @@ def test_second_order_draws_have_the_covariance_and_skewness_of_their_components
     """Three components: a sum of three squares of normal numbers has skewness √(8/3)."""
     second = np.array([[4.0, 1.0], [1.0, 1.0]])
     three = law(np.zeros((2, 2)), second, components=3.0)
-    draws = np.concatenate([three._second(Noise.drawn([rng, rng], rng, three.drawn)) for _ in range(20)], axis=1)
+    draws = np.concatenate([three.second_order(Noise.drawn([rng, rng], rng, three.drawn)) for _ in range(20)], axis=1)
     np.testing.assert_allclose(np.cov(draws), second, rtol=0.1)
     skewness = np.mean(draws[0] ** 3) / np.mean(draws[0] ** 2) ** 1.5
     assert skewness == pytest.approx(math.sqrt(8.0 / 3.0), rel=0.1)
     nearly_normal = law(np.zeros((2, 2)), second, components=1e6)
-    many = nearly_normal._second(Noise.drawn([rng, rng], rng, nearly_normal.drawn))
+    many = nearly_normal.second_order(Noise.drawn([rng, rng], rng, nearly_normal.drawn))
     assert abs(np.mean(many[0] ** 3) / np.mean(many[0] ** 2) ** 1.5) < 0.25
 
 
@@ -185,7 +179,7 @@ def test_threads_draw_every_models_own_numbers(cores, monkeypatch):
     monkeypatch.setattr(close, "usable_cores", lambda: cores)
     generators = [np.random.default_rng(k) for k in range(5)]
     noise = Noise.drawn(generators[1:], generators[0], 20)
-    own = np.random.default_rng(3).standard_normal((22, close.DRAWS))
+    own = np.random.default_rng(3).standard_normal((22, close.DRAWS), dtype=np.float32)
     np.testing.assert_array_equal(np.stack([noise.normal[2], noise.rest[2], *(z[2] for z in noise.components)]), own)
     np.testing.assert_array_equal(noise.quantiles, np.random.default_rng(0).uniform(size=close.DRAWS))
 

@@ -1,16 +1,18 @@
 """Few rows and skewed ones: every difference on the scale of its own p-value, by hand and by simulation."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from relfit.stats.close import skewed
+from relfit.stats.close import skewed, unfollowed
 from relfit.stats.decision import differences
+from relfit.stats.distribution import alone
 from relfit.stats.joint import JointEstimate, Psi
-from relfit.stats.maxt import law
 from relfit.stats.pairs import pair_intervals
-from relfit.stats.tests.best_set import best_set
+from relfit.stats.tests.best_set import best_set, distribution
 
 ALPHA = 0.05
 
@@ -51,18 +53,29 @@ def test_ratios_are_on_the_scale_of_their_pvalue(rng):
     np.testing.assert_allclose(student.sf(skewed(reach[off], pairs.skewness[off]), 29), norm.sf(1.7), rtol=1e-6)
 
 
-def test_fewer_draws_where_the_answer_is_plain():
-    """A statistic that 1000 draws have reached needs no more; one that few reach gets all; one beyond reach none."""
-    estimate = joint([0.0, 0.0, 0.0, 0.0], np.eye(4))
+def test_a_standard_error_that_follows_the_estimate(rng):
+    """T ≈ z − γz²/3 to both sides: z = ±1 at γ = −.3 is T = 1.1 and −.9; a bound is as far away as the ratio says."""
+    near = np.array([1.0, -1.0])
+    np.testing.assert_allclose(unfollowed(near, np.array([-0.3, -0.3])), [1.107, -0.906], atol=1e-3)
+    follows = np.array([[2e-4, 1e-5, 0.0], [3e-5, 1e-4, 0.0], [0.0, 0.0, 3e-4]])
+    estimate = replace(joint([0.0, 0.1, 0.3], 0.01 * np.eye(3), n=80), follows=follows)
     pairs = differences(estimate)
-    offsets = np.where(pairs.varies, 0.0, -np.inf)
-    statistic = np.array([-1.0, 0.2, 3.8, 6.0])
-    reached, made = law(estimate, pairs.error, np.random.default_rng(0), 20_000).exceedances(offsets, statistic)
-    assert made.tolist() == [2048, 2048, 20_000, 0]
-    top = law(estimate, pairs.error, np.random.default_rng(1), 20_000).maxima(offsets)
-    share = (top[:3] >= statistic[:3, None]).mean(axis=1)
-    error = np.sqrt(share * (1 - share) * (1 / made[:3] + 1 / 20_000))
-    assert (np.abs(reached[:3] / made[:3] - share) < 4.5 * error).all()
+    assert (pairs.follows != 0.0).any()
+    off = ~np.eye(3, dtype=bool)
+    bound = replace(pairs, gap=pairs.reach(1.7)).ratio
+    np.testing.assert_allclose(bound[off], 1.7, rtol=1e-6)
+
+
+def test_fewer_draws_where_the_answer_is_plain():
+    """A statistic that 1000 draws have reached needs no more; one that few reach gets all."""
+    estimate = joint([0.0, 0.3, 2.2, 5.0], 0.5 * np.eye(4))
+    found = distribution(estimate, 0.0, np.random.default_rng(0), 20_000)
+    _, tails = alone([found], range(4))
+    assert [tail.made for tail in tails] == [2000, 2000, 20_000, 20_000]
+    share = np.array(
+        [(found.tops([family.parts[0]], 0) >= family.statistic).mean() for family in alone([found], [1])[0]]
+    )
+    assert np.exp(tails[1].log_p) == pytest.approx(share[0], abs=1e-3)
 
 
 def test_few_rows_that_differ_are_no_evidence():

@@ -17,7 +17,7 @@ from scipy.linalg import block_diag
 from relfit.compute.reduce import Runtime
 from relfit.data.load import Data
 from relfit.data.models import Density, scores_of, stored_scores
-from relfit.estimators import base
+from relfit.estimators import base, group_moments
 from relfit.estimators.base import (
     Dependence,
     Estimates,
@@ -143,6 +143,11 @@ class SteinRows:
         """u_i of pairs of rows: (m, l)."""
         return self.stein.stein_pairs(self.at(a), self.at(b))
 
+    def matrices(self, rows: Rows) -> list[Array]:
+        """u_i of all pairs of some rows, a matrix for each model."""
+        same = self.at(rows)
+        return self.stein.stein(same, same)
+
     def diagonal(self) -> Iterator[Array]:
         """u_i(x_a, x_a), (·, l), a part of the rows at a time."""
         for part in parts(self.x.shape):
@@ -224,8 +229,9 @@ class SteinKind(base.Kind):
     def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
         # The seed gives the same pairs for all models of a size: rows from common random
         # numbers stay together.
-        each = [
-            complete(
+        each = []
+        for key, x, scores in self.samples(data, settings):
+            estimates = complete(
                 x,
                 scores,
                 settings.kernel,
@@ -234,8 +240,14 @@ class SteinKind(base.Kind):
                 members=settings.members(key),
                 kept=settings.kept_of(key),
             )
-            for key, x, scores in self.samples(data, settings)
-        ]
+            # What samples from common random numbers share is in the ψ rows only.
+            if settings.groups is not None and settings.dependence == "independent":
+                rows = SteinRows(x, scores, settings.kernel)
+                moments = group_moments.of_sample(
+                    rows.matrices, settings.groups, key, settings.seed
+                )
+                estimates = replace(estimates, quadratic=moments)
+            each.append(estimates)
         return self.of_samples(data, settings, each)
 
     def right_hand_sides(self, data: Data) -> int:

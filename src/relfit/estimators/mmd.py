@@ -14,6 +14,7 @@ import numpy as np
 
 from relfit.compute.reduce import Runtime, Sums
 from relfit.data.load import Data
+from relfit.estimators import group_moments
 from relfit.estimators.base import (
     Dependence,
     Estimates,
@@ -379,7 +380,7 @@ class Samples(Kind):
         """
         (estimates,) = each
         if settings.groups is not None:
-            return estimates
+            return replace(estimates, quadratic=group_moments.of_samples(data, settings))
         samples = list(data.samples.values())
         dependence = settings.dependence
         aligned = _alignment_notes(data, estimates.alignment, dependence)

@@ -248,6 +248,7 @@ ERRORS = Numbers(low=0.0)
 PVALUES = Numbers(low=0.0, high=1.0)
 LOG_PVALUES = Numbers(high=0.0, infinite=True)
 MATRIX = Numbers(shape="pairs")
+BOUNDS = Numbers(shape="pairs", infinite=True)
 LIMITS = Numbers(shape="limits", infinite=True)
 ROWS = Numbers(shape="rows")
 

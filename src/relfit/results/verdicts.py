@@ -43,7 +43,7 @@ from relfit.stats.maxt import law, seeded
 from relfit.stats.pairs import Selection, pair_intervals, winner_interval
 from relfit.stats.tests import TESTS
 from relfit.stats.tests.base import Criteria
-from relfit.stats.tests.best_set import BestSet, decided_lower, upper_regret
+from relfit.stats.tests.best_set import BestSet, upper_regret
 from relfit.stats.truncnorm import selective_threshold
 from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.checks import check_level
@@ -276,6 +276,8 @@ class OfModels:
         "decision.truncation", maybe(serial.LIMITS), (-math.inf, math.inf)
     )
     equivalent: Mask | None = each("decision.equivalent", maybe(serial.FLAGS), False)
+    decided_bounds: Array | None = each("decision.decided_bounds", maybe(serial.BOUNDS), axes=2)
+    draws: int | None = of("decision.draws", maybe(serial.COUNT), "draws")
 
     @derived(serial.BEATERS)
     def beaten_by(self) -> tuple[str | None, ...] | None:
@@ -299,6 +301,7 @@ class OfModels:
     second_order: Array | None = each("estimate.second_order", maybe(serial.MATRIX), axes=2)
     third: Array | None = each("estimate.third", maybe(serial.MATRIX), axes=2)
     freedom: Array | None = each("estimate.freedom", maybe(serial.MATRIX), axes=2)
+    follows: Array | None = each("estimate.follows", maybe(serial.MATRIX), axes=2)
 
     projection: Array | None = each("first_order", maybe(serial.MATRIX), axes=2)
 
@@ -345,8 +348,10 @@ class Verdicts(OfModels, Answer):
         also: the comparisons of the same models by other discrepancies, each with verdicts of
             its own.
         truncation: (l, 2) limits of the selective test; None where it does not apply.
-        near_degeneracy, second_order, third, freedom: (l,) and (l, l), as in
+        near_degeneracy, second_order, third, freedom, follows: (l,) and (l, l), as in
         `JointEstimate`: what plans and intervals need besides.
+        decided_bounds: (l, l) in best-set, the lower bounds for D_i − D_j that belong to
+            the verdicts, as in `Decision`. draws: the most draws made for a p-value.
         projection: (l, l) the covariance by first-order theory, where `covariance` is that of
             the law with both parts.
         yardstick: how far two halves of the data are apart through sampling alone, in the
@@ -566,11 +571,10 @@ class Verdicts(OfModels, Answer):
         rows = np.arange(count)
         if self.test == BestSet.name and not isinstance(self.kernel, Collection):
             cells = np.full((count, count), "inconclusive", dtype="<U14")
-            above = self._every(self._lower_pairs() > self.margin, True, False, axes=2)
-            pairs = differences(self.estimate, self.margin)
-            ratios = np.where(pairs.certain, math.inf, pairs.ratio)
+            lower = self._every(self._lower_pairs(), math.inf, -math.inf, axes=2)
+            above = lower > self.margin
             # The pair that the verdict stands on is shown in any case.
-            against = self._every(ratios, math.inf, -math.inf, axes=2).argmax(axis=1)
+            against = lower.argmax(axis=1)
         else:
             cells = np.full((count, count), "not tested", dtype="<U14")
             above = np.zeros((count, count), dtype=bool)
@@ -750,23 +754,11 @@ class Verdicts(OfModels, Answer):
             "within": " within that margin" if self.margin else "",
         }
 
-    def _decisive_logs(self) -> Array:
-        """(k,) logs of the p-values that decide on the distinct models; of those too small for
-        that the models' own, times the number of pairs.
-        """
-        own = self.decision.log_pvalue
-        pvalue = self.decision.adjusted_pvalue
-        if np.array_equal(pvalue, np.exp(own)):
-            return own
-        least = 1e-290
-        most = np.minimum(own + 2.0 * math.log(len(own)), 0.0)
-        return np.where(pvalue > least, np.log(np.maximum(pvalue, least)), most)
-
     def _lower_pairs(self) -> Array:
         """Lower bounds for all differences of distinct models, at the level of the verdicts."""
-        own = self.decision.log_pvalue
-        decisive = self._decisive_logs()
-        return decided_lower(self.estimate, own, decisive, self.alpha, self.margin)
+        bounds = self.decision.decided_bounds
+        count = len(self.estimate.names)
+        return np.full((count, count), -math.inf) if bounds is None else bounds
 
     def _upper_regret(self) -> Array:
         """(l,) upper bounds for the difference to the best, whichever model that is: simulated,

@@ -38,15 +38,15 @@ D̂_i − D̂_j over the cube of its standard error, and T becomes ``T + γT²/3
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import NamedTuple
+from functools import cached_property, partial, reduce
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri, stdtr
+from scipy.special import ndtri
 
 from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.libraries import usable_cores
@@ -58,16 +58,17 @@ _CERTAIN = 3.29
 MOST_DRAWS = 200_000
 # The pairs of models of all draws that are made near α, at most.
 _MOST_PAIRS = 100_000_000
-# Rounds in which the contenders and the law at their common value are found in turn.
-_ROUNDS = 4
 # Components of the quadratic part that are drawn; more are nearly normal.
-_MOST_COMPONENTS = 20
+_MOST_COMPONENTS = 8
 # Random numbers from which on another thread is worth its start.
-_FEWEST_NUMBERS = 2**16
+_FEWEST_NUMBERS = 2**18
 # A difference counts as first order where it is this many times the noise of V − 2·S2.
 _SIGNAL = 2.0
 # The variance along a direction is at most 4 ‖δ‖² times that of all directions together.
 _MOST_ALONG = 4.0
+# A smaller skewness is none; and the largest exponent of a bound that it moves.
+_NO_SKEWNESS = 1e-9
+_MOST_EXPONENT = 50.0
 # Correlation of second-order parts up to which two models err apart: that of independent
 # samples of one size.
 _APART = 0.25
@@ -120,7 +121,7 @@ class CloseLaw:
     @cached_property
     def together(self) -> Array:
         """(l, l) the correlations of the second-order parts."""
-        return _ratio(self.second, np.outer(self.noise, self.noise))
+        return quotient(self.second, np.outer(self.noise, self.noise))
 
     @cached_property
     def alike(self) -> Array:
@@ -144,8 +145,8 @@ class CloseLaw:
         if len(values) == 1:
             return np.maximum(self.first, 0.0) + self.second
         apart = ~np.eye(len(values), dtype=bool)
-        variance = _contrasts(self.first)
-        second = _contrasts(self.second)
+        variance = contrasts(self.first)
+        second = contrasts(self.second)
         noise = float((np.maximum(variance, 0.0) + second)[apart].mean()) / 2.0
         spread = float(values.var(ddof=1))
         real = max(1.0 - noise / spread, 0.0) if spread > 0.0 else 0.0
@@ -164,23 +165,21 @@ class CloseLaw:
         units = np.sqrt(np.maximum(np.diag(self.first) + 2.0 * np.diag(self.second), 0.0))
         return _positive(pooled + kept * (self.first - pooled), units) + self.second
 
-    def cumulants(self, values: Array, covariance: Array) -> Array:
-        """(l, l) third cumulants κ(D̂_i, D̂_i, D̂_j) that give intervals for differences the
-        right length on either side.
+    def follows(self, values: Array, covariance: Array) -> Array:
+        """(l, l) third cumulants κ(D̂_i, D̂_i, D̂_j) that stand for variances which follow their
+        estimates: that of a squared length is in proportion to it.
 
-        To those of the rows come those of a squared length, whose variance follows its
-        estimate: with A the first-order part of the `covariance` of these values and N =
-        D̂_i − D̂_j, T ≈ z − γz²/3 for ``γ Var(N)^{3/2} = ¾((A_ii − A_ij)²/D_i − (A_jj −
-        A_ij)²/D_j)``, twice of which comes from the variance and minus once from the
-        quadratic part along δ.
+        With A the first-order part of the `covariance` of these values and N = D̂_i − D̂_j, T ≈
+        z − γz²/3 for ``γ Var(N)^{3/2} = ¾((A_ii − A_ij)²/D_i − (A_jj − A_ij)²/D_j)``, twice
+        of which comes from the variance and minus once from the quadratic part along δ.
         """
         first = covariance - self.second
         variance = np.diag(first)[:, None]
         lengths = self.lengths(values)[:, None]
         # Divided first: squares of very large variances do not fit into float64.
-        extra = (2.0 * variance - first) * _ratio(first, lengths) / 4.0
-        np.fill_diagonal(extra, 0.75 * (variance * _ratio(variance, lengths))[:, 0])
-        return self.third + extra
+        extra = (2.0 * variance - first) * quotient(first, lengths) / 4.0
+        np.fill_diagonal(extra, 0.75 * (variance * quotient(variance, lengths))[:, 0])
+        return np.asarray(extra)
 
     def _weights(self) -> Array:
         """(l,) the models' weights in means over the models: large samples have larger ones."""
@@ -196,7 +195,7 @@ class CloseLaw:
         if length == 0.0:
             return _MOST_ALONG, 0.0
         apart = ~np.eye(len(values), dtype=bool)
-        along = max(float(weights @ _ratio(np.diag(self.first), self.trace)), 0.0)
+        along = max(float(weights @ quotient(np.diag(self.first), self.trace)), 0.0)
         shared = max(float(self.first[apart].mean()), 0.0)
         return min(along / length, _MOST_ALONG), shared / length
 
@@ -229,14 +228,14 @@ class CloseLaw:
         """
         noise = _SIGNAL * 2.0 * math.sqrt(2.0 / self.components) * second
         return np.where(
-            variance > 0.0, np.maximum(1.0 - np.square(_ratio(noise, variance)), 0.0), 0.0
+            variance > 0.0, np.maximum(1.0 - np.square(quotient(noise, variance)), 0.0), 0.0
         )
 
     def _kept(self, variance: Array, second: Array) -> Array:
         """How much of V − 2·S2 is kept for differences: more where two models err together."""
         return np.maximum(self._signal(variance, second), self.alike)
 
-    def _at_tie(self, values: Array, margin: float) -> _Tie:
+    def tie(self, values: Array, margin: float) -> Tie:
         """The law of the differences D̂_i − D̂_j where the hypothesis about i is tightest: all
         models tie, but for i, which is the margin above them.
         """
@@ -250,9 +249,9 @@ class CloseLaw:
         whole = np.diag(self.first) + 2.0 * np.diag(self.second)
         doubt = self.alike / (4.0 * np.maximum(1.0 - self.together, 1e-9))
         size = np.square((lengths[:, None] + lengths) / 2.0)
-        moved = _ratio(size, size + doubt * (whole[:, None] + whole) / 2.0)
-        own = _ratio(common + margin, lengths)[:, None] ** (moved / 2.0)
-        other = _ratio(common[:, None], lengths[None]) ** (moved / 2.0)
+        moved = quotient(size, size + doubt * (whole[:, None] + whole) / 2.0)
+        own = quotient(common + margin, lengths)[:, None] ** (moved / 2.0)
+        other = quotient(common[:, None], lengths[None]) ** (moved / 2.0)
 
         def contrasts(matrix: Array) -> Array:
             diagonal = np.diag(matrix)
@@ -270,7 +269,7 @@ class CloseLaw:
         other_cubes = other**3 * np.diag(self.third)
         mixed = own * other * (own * self.third - other * self.third.T)
         covariance = self._to_draw(values, max(mean, 0.0), moved, kept)
-        return _Tie(covariance, variances, own_cubes - other_cubes - 3.0 * mixed)
+        return Tie(covariance, variances, own_cubes - other_cubes - 3.0 * mixed)
 
     def _to_draw(self, values: Array, tie: float, moved: Array, kept: Array) -> Array:
         """(l, l) the covariance of first-order parts where all models tie.
@@ -280,121 +279,32 @@ class CloseLaw:
         """
         apart = ~np.eye(len(values), dtype=bool)
         lengths = self.lengths(values)
-        ratio = _ratio(np.full(len(values), float(self._weights() @ lengths)), lengths)
+        ratio = quotient(np.full(len(values), float(self._weights() @ lengths)), lengths)
         scale = ratio ** (float(moved[apart].mean()) / 2.0)
         rows = scale[:, None] * self.first * scale
         pooled = self._pooled(values, np.full(len(values), tie))
         return np.asarray(pooled + float(kept[apart].mean()) * (rows - pooled))
 
-    def test(
-        self,
-        values: Array,
-        varies: Mask,
-        margin: float,
-        lowest: float,
-        drawing: Drawing,
-    ) -> tuple[Array, Array]:
-        """The max-t test of "D_i ≤ min_j D_j + δ" for every i: log p (l,), and the ratios
-        (l, l).
-
-        ``T_i = max_j (D̂_i − D̂_j − δ)/s_ij`` over the contenders j, whose ratio is above
-        `lowest`; s_ij is the standard error of D̂_i − D̂_j where the hypothesis is tightest,
-        and T_i is compared with the same maximum of the draws. `varies` (l, l) marks the
-        differences that have a variance.
-        """
-        count = len(values)
-        everyone = np.arange(count)
-        log_p = np.zeros(count)
-        ratios = np.full((count, count), -math.inf)
-        apart = np.maximum(_contrasts(self.second), 0.0)
-        # Models often have the same contenders.
-        laws: dict[bytes, _Tie] = {}
-        for i in range(count):
-            others = varies[i]
-            contenders: Mask = others
-            if not others.any():
-                continue
-            gap = values[i] - values - margin
-            for _ in range(_ROUNDS):
-                models = np.flatnonzero(contenders | (everyone == i))
-                place = int(np.flatnonzero(models == i)[0])
-                key = models.tobytes()
-                if key not in laws:
-                    laws[key] = self.at(models)._at_tie(values[models], margin)
-                tie = laws[key]
-                # A model that is left out has its second-order part only, and a pair without
-                # variance drops out.
-                error = np.sqrt(apart[i])
-                error[models] = np.sqrt(tie.variances[place] + apart[i, models])
-                skewness = np.zeros(count)
-                skewness[models] = _ratio(tie.cumulants[place], error[models] ** 3)
-                plain = np.where(others, _ratio(gap, error, -math.inf), -math.inf)
-                ratio = skewed(plain, skewness)
-                before = contenders
-                contenders = contenders & (ratio > lowest)
-                if not contenders.any() or (contenders == before).all():
-                    break
-            ratios[i] = ratio
-            if contenders.any():
-                compared = np.zeros((len(models), len(models)), dtype=bool)
-                compared[place] = contenders[models]
-                statistic = float(ratio[contenders].max())
-                log_p[i] = drawing.log_pvalue(models, tie.covariance, compared, statistic)
-        return log_p, ratios
-
-    def step_down(
-        self,
-        values: Array,
-        varies: Mask,
-        margin: float,
-        lowest: float,
-        drawing: Drawing,
-    ) -> Array:
-        """(l,) log adjusted p of "D_i ≤ min_j D_j + δ", for all models together.
-
-        With probability 1 − α no model for which this holds has an adjusted p ≤ α. At every
-        step all models that are left tie. The largest ratio (D̂_i − D̂_j − δ)/s_ij among them
-        is compared with the draws of the largest one over the pairs whose own ratio is above
-        `lowest`; then its model i leaves. Adjusted p-values are the largest ones up to a
-        model's own step.
-        """
-        adjusted = np.zeros(len(values))
-        apart = np.maximum(_contrasts(self.second), 0.0)
-        left = np.flatnonzero(varies.any(axis=1))
-        largest = -math.inf
-        while len(left) > 1:
-            both = np.ix_(left, left)
-            tie = self.at(left)._at_tie(values[left], margin)
-            error = np.sqrt(tie.variances + apart[both])
-            gap = values[left][:, None] - values[left] - margin
-            plain = np.where(varies[both], _ratio(gap, error, -math.inf), -math.inf)
-            ratio = skewed(plain, _ratio(tie.cumulants, error**3))
-            first = int(ratio.max(axis=1).argmax())
-            statistic = float(ratio[first].max())
-            compared = varies[both] & (ratio > lowest)
-            log_p = drawing.log_pvalue(left, tie.covariance, compared, statistic)
-            largest = max(largest, log_p)
-            adjusted[left[first]] = largest
-            left = np.delete(left, first)
-        return adjusted
-
-    def _second(self, noise: Noise) -> Array:
+    def second_order(self, noise: Noise) -> Array:
         """(l, draws) draws of the second-order parts."""
         size = np.where(self.noise > 0.0, self.noise, 1.0)
         correlation = self.second / np.outer(size, size)
-        root = _root(np.sqrt(np.clip(correlation, 0.0, 1.0)))
-        root = root * _ratio(np.ones(len(root)), np.linalg.norm(root, axis=1))[:, None]
+        root = square_root(np.sqrt(np.clip(correlation, 0.0, 1.0)))
+        root = root * quotient(np.ones(len(root)), np.linalg.norm(root, axis=1))[:, None]
         count = self.drawn
         part = min((count / self.components) ** (1.0 / 3.0), 1.0)
-        draws = np.full((len(root), DRAWS), -float(count))
+        number = noise.normal.dtype
+        draws = np.full((len(root), noise.normal.shape[1]), -float(count), dtype=number)
         for z in noise.components[:count]:
-            draws += np.square(root @ z)
+            draws += np.square(root.astype(number) @ z)
         draws *= math.sqrt(part / (2.0 * count))
-        rest = _root(correlation - part * np.square(root @ root.T)) @ noise.rest
-        return np.asarray((draws + rest) * self.noise[:, None])
+        remainder = square_root(correlation - part * np.square(root @ root.T))
+        draws += remainder.astype(number) @ noise.rest
+        draws *= self.noise[:, None].astype(number)
+        return draws
 
 
-class _Tie(NamedTuple):
+class Tie(NamedTuple):
     """The law of models that tie, with a margin.
 
     Attributes:
@@ -408,91 +318,6 @@ class _Tie(NamedTuple):
     cumulants: Array
 
 
-class _Batch(NamedTuple):
-    """Draws of first-order parts with unit variances, of second-order parts, and of √(χ²/ν)
-    for every number of degrees of freedom ν.
-    """
-
-    normal: Array
-    second: Array
-    chi: Array
-
-
-class Drawing:
-    """Maxima of drawn ratios, for tests of the same models.
-
-    `freedom` (l,) are the degrees of freedom of the models' variances. Near `alpha` p-values
-    get more draws.
-    """
-
-    def __init__(
-        self, law: CloseLaw, noise: Noise, freedom: Array, alpha: float | None = None
-    ) -> None:
-        self.sizes, self.places = np.unique(freedom, return_inverse=True)
-        self.freedom = freedom
-        self.law = law
-        self.noise = noise
-        self.alpha = alpha
-        self.made: list[_Batch] = []
-        self.most = 1 if alpha is None else max(1, most_draws(len(freedom)) // DRAWS)
-
-    def batches(self) -> Iterator[_Batch]:
-        """The batches of draws that have been made, and then new ones."""
-        for place in range(self.most):
-            if place == len(self.made):
-                noise = self.noise if place == 0 else self.noise.more()
-                second = self.law._second(noise)
-                self.made.append(_Batch(noise.normal, second, noise.chi(self.sizes)))
-            yield self.made[place]
-
-    def log_pvalue(
-        self, models: Rows, covariance: Array, compared: Mask, statistic: float
-    ) -> float:
-        """log P(max (D̂_i − D̂_j)/s_ij ≥ T) over the pairs of these models that are compared,
-        with this covariance of their first-order parts.
-        """
-        freedom = self.freedom[models]
-        degrees = np.minimum(freedom[:, None], freedom)
-        if not compared.any():
-            return 0.0
-        # Beyond the draws, tails are Student's: there the first-order part is the larger one.
-        union = float(stdtr(degrees[compared], -statistic).sum())
-        if union <= 1.0 / (1.0 + DRAWS):
-            return math.log(max(union, 5e-324))
-        root = _root(covariance)
-        reached = 0
-        made = 0
-        for batch in self.batches():
-            draws = batch.second[models] + root @ batch.normal[models]
-            top = self._largest(draws, compared, batch.chi, self.places[models])
-            reached += int((top >= statistic).sum())
-            made += len(top)
-            if not undecided(reached, made, self.alpha):
-                break
-        return math.log((1 + reached) / (1 + made))
-
-    @staticmethod
-    def _largest(draws: Array, compared: Mask, chi: Array, places: Rows) -> Array:
-        """(draws,) the largest (G_i − G_j)/s_ij of the pairs that are compared.
-
-        The standard errors are estimates, too: each is multiplied by √(χ²/ν) of the model
-        with the fewer degrees of freedom, whose row of `chi` comes first.
-        """
-        top = np.full(draws.shape[1], -math.inf)
-        covariance = np.atleast_2d(np.cov(draws, bias=True))
-        spread = np.sqrt(np.maximum(_contrasts(covariance), 0.0))
-        pairs = np.argwhere(np.triu((compared | compared.T) & (spread > 0.0), 1))
-        for i, j in pairs.tolist():
-            size = draws[i] - draws[j]
-            size /= spread[i, j] * chi[min(places[i], places[j])]
-            if compared[i, j] and compared[j, i]:
-                np.abs(size, out=size)
-            elif compared[j, i]:
-                np.negative(size, out=size)
-            np.maximum(top, size, out=top)
-        return top
-
-
 @dataclass(frozen=True, eq=False)
 class Noise:
     """The random numbers of the law. Each rank of the estimates has its own, so that they
@@ -503,47 +328,95 @@ class Noise:
         what the components leave.
         components: one such array for each component.
         quantiles: (draws,) uniform numbers for the standard errors, which are estimates, too.
-        more: gives other numbers from the same generators.
+
+    All are in single precision, which is far finer than the draws are.
     """
 
-    normal: Array
-    rest: Array
-    components: Sequence[Array]
+    normal: Any
+    rest: Any
+    components: Sequence[Any]
     quantiles: Array
-    more: Callable[[], Noise]
 
     @classmethod
     def drawn(
         cls, models: Sequence[np.random.Generator], reference: np.random.Generator, count: int
     ) -> Noise:
-        """Numbers from the generators of the models and of the reference, for this many
-        components.
+        """The next numbers from the generators of the models and of the reference, for this
+        many components.
 
         Threads fill the rows of generators that are not the same.
         """
-        numbers = np.empty((len(models), 2 + count, DRAWS))
+        numbers = np.empty((len(models), 2 + count, DRAWS), dtype=np.float32)
         threads = min(
             usable_cores(), len(set(map(id, models))), numbers.size // _FEWEST_NUMBERS
         )
         with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
             list(
                 (pool.map if pool else map)(
-                    lambda rng, row: rng.standard_normal(out=row), models, numbers
+                    lambda rng, row: rng.standard_normal(out=row, dtype=np.float32),
+                    models,
+                    numbers,
                 )
             )
         normal, rest, *components = numbers.transpose(1, 0, 2)
-        quantiles = reference.uniform(size=DRAWS)
-        return cls(
-            normal, rest, components, quantiles, lambda: cls.drawn(models, reference, count)
+        return cls(normal, rest, components, reference.uniform(size=DRAWS))
+
+    def times(self, weight: float) -> Noise:
+        """The same numbers, those of the models multiplied by a weight."""
+        return replace(
+            self,
+            normal=weight * self.normal,
+            rest=weight * self.rest,
+            components=[weight * z for z in self.components],
+        )
+
+    def plus(self, other: Noise) -> Noise:
+        """The sums of the models' numbers."""
+        return replace(
+            self,
+            normal=self.normal + other.normal,
+            rest=self.rest + other.rest,
+            components=[a + b for a, b in zip(self.components, other.components, strict=True)],
         )
 
     def chi(self, freedom: Array) -> Array:
         """(k, draws) values of √(χ²/ν) for k degrees of freedom ν: all grow together."""
         # Wilson and Hilferty's cube, within 1% of χ²/ν for ν ≥ 3.
         spread = 2.0 / (9.0 * np.maximum(freedom, 1.0))[:, None]
-        return np.asarray(
-            np.maximum(1.0 - spread + ndtri(self.quantiles) * np.sqrt(spread), 0.05) ** 1.5
-        )
+        chi = np.maximum(1.0 - spread + ndtri(self.quantiles) * np.sqrt(spread), 0.05) ** 1.5
+        return np.asarray(chi.astype(np.float32))
+
+
+def noise_batches(
+    models: Sequence[np.random.Generator],
+    reference: np.random.Generator,
+    count: int,
+    mixing: Array,
+) -> list[Callable[[int], Noise]]:
+    """For every kernel a function from the number of a batch to its random numbers.
+
+    `mixing` (k, k) is a root of the kernels' correlations: the numbers of different kernels
+    have those correlations. Only the last batch is kept: the kernels take theirs in turn.
+    """
+    last: list[Noise] = []
+    drawn = 0
+
+    def numbers(batch: int, kernel: int) -> Noise:
+        nonlocal drawn
+        while drawn <= batch:
+            each = [Noise.drawn(models, reference, count) for _ in mixing]
+            last[:] = [_mixed(each, weights.tolist()) for weights in mixing]
+            drawn += 1
+        return last[kernel]
+
+    return [partial(numbers, kernel=kernel) for kernel in range(len(mixing))]
+
+
+def _mixed(each: Sequence[Noise], weights: Sequence[float]) -> Noise:
+    if len(each) == 1:
+        return each[0]
+    parts = [noise.times(weight) for noise, weight in zip(each, weights, strict=True)]
+    return reduce(Noise.plus, parts)
 
 
 def most_draws(models: int) -> int:
@@ -578,6 +451,31 @@ def skewed(ratio: Array, skewness: Array) -> Array:
     return np.where(np.isfinite(ratio), np.minimum(finite, hall), ratio)
 
 
+def followed(ratio: Array, skewness: Array) -> Array:
+    """Ratios T whose standard errors follow the estimates, T ≈ z − γz²/3, as z: T =
+    (1 − e^{−bz})/b, b = 2γ/3, which grows with z.
+    """
+    finite = np.where(np.isfinite(ratio), ratio, 0.0)
+    slope = np.where(np.abs(skewness) > _NO_SKEWNESS, 2.0 / 3.0 * skewness, 1.0)
+    moved = -np.log1p(-np.minimum(slope * finite, 1.0 - 1e-9)) / slope
+    known = np.isfinite(ratio) & (np.abs(skewness) > _NO_SKEWNESS)
+    return np.where(known, moved, ratio)
+
+
+def unfollowed(points: Array, skewness: Array) -> Array:
+    """The T at which `followed` reaches these points.
+
+    >>> T = np.array([-1.5, 0.3, 4.0])
+    >>> bool(np.allclose(unfollowed(followed(T, -0.4 + 0 * T), -0.4 + 0 * T), T))
+    True
+    """
+    finite = np.where(np.isfinite(points), points, 0.0)
+    slope = np.where(np.abs(skewness) > _NO_SKEWNESS, 2.0 / 3.0 * skewness, 1.0)
+    moved = -np.expm1(np.minimum(-slope * finite, _MOST_EXPONENT)) / slope
+    known = np.isfinite(points) & (np.abs(skewness) > _NO_SKEWNESS)
+    return np.where(known, moved, points)
+
+
 def reach(critical: Array, skewness: Array) -> Array:
     """The T at which `skewed` reaches a critical value: how many standard errors a bound is
     away.
@@ -595,13 +493,13 @@ def reach(critical: Array, skewness: Array) -> Array:
     return np.where((skewness < 0.0) & finite, np.maximum(critical, hall), critical)
 
 
-def _contrasts(covariance: Array) -> Array:
+def contrasts(covariance: Array) -> Array:
     """(l, l) the variances of the differences."""
     diagonal = np.diag(covariance)
     return np.asarray(diagonal[:, None] + diagonal - 2.0 * covariance)
 
 
-def _ratio(a: Array, b: Array, otherwise: float = 0.0) -> Array:
+def quotient(a: Array, b: Array, otherwise: float = 0.0) -> Array:
     """a/b, and `otherwise` where b is not positive."""
     positive = b > 0.0
     return np.where(positive, a / np.where(positive, b, 1.0), otherwise)
@@ -612,10 +510,11 @@ def _positive(covariance: Array, units: Array) -> Array:
     these units.
     """
     safe = np.where(units > 0.0, units, 1.0)
-    root = units[:, None] * _root(covariance / safe / safe[:, None])
+    root = units[:, None] * square_root(covariance / safe / safe[:, None])
     return np.asarray(root @ root.T)
 
 
-def _root(covariance: Array) -> Array:
+def square_root(covariance: Array) -> Array:
+    """The symmetric root of a covariance, without its negative eigenvalues."""
     sizes, axes = np.linalg.eigh((covariance + covariance.T) / 2.0)
     return np.asarray((axes * np.sqrt(np.maximum(sizes, 0.0))) @ axes.T)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import bdtrc, log_ndtr, ndtr, ndtri, stdtr, stdtrit
 
-from relfit.stats.close import reach, skewed
+from relfit.stats.close import followed, reach, skewed, unfollowed
 from relfit.stats.joint import (
     SMALL_SAMPLE,
     JointEstimate,
@@ -81,6 +81,11 @@ class Decision:
             against.
         beaten_under: with several kernels, the index of the kernel under which it is.
         notes: sentences that the reader should see.
+        decided_bounds: (l, l) for the best set, lower bounds for D_i − D_j with the critical
+            value at which i was decided: some bound of row i is above the margin exactly where i's
+            adjusted p-value is at most α. None with several kernels, of which no single
+            difference decides.
+        draws: the most draws that were made for a p-value; None where none are made.
     """
 
     best: int
@@ -95,6 +100,8 @@ class Decision:
     beaten_by: tuple[int | None, ...] | None = None
     beaten_under: tuple[int | None, ...] | None = None
     notes: tuple[str, ...] = ()
+    decided_bounds: Array | None = None
+    draws: int | None = None
 
 
 @dataclass(frozen=True)
@@ -280,6 +287,7 @@ class Differences:
     difference is constant. `certain` marks the pairs where i is larger by a constant, so
     that nothing need be tested, and `same` the pairs whose difference is 0 up to rounding.
     `skewness` is the third cumulant of the difference over s_ij³; 0 where it is not known.
+    `follows` is the same of the part that stands for an s_ij which follows the estimates.
     `freedom` are the degrees of freedom of s_ij, without limit where there are many.
     """
 
@@ -288,6 +296,7 @@ class Differences:
     certain: Mask
     same: Mask
     skewness: Array
+    follows: Array
     freedom: Array
 
     @property
@@ -300,13 +309,13 @@ class Differences:
         """(D_i − D_j − δ)/s_ij as normal numbers, if the difference is 0: each on the scale
         of its own p-value.
 
-        The correction for skewness (`stats.close.skewed`) comes first, then Student's law.
-        −inf where there is no variance, so that the pair drops out of every maximum.
+        The corrections for skewness (`stats.close.followed`, `skewed`) come first, then
+        Student's law. −inf where there is no variance, so that the pair drops out of every
+        maximum.
         """
         out = np.full(self.gap.shape, -math.inf)
-        ratio = skewed(
-            np.divide(self.gap, self.error, out=out, where=self.varies), self.skewness
-        )
+        plain = np.divide(self.gap, self.error, out=out, where=self.varies)
+        ratio = skewed(followed(plain, self.follows), self.skewness)
         few = self.varies & np.isfinite(self.freedom)
         ratio[few] = -ndtri(np.maximum(stdtr(self.freedom[few], -ratio[few]), _SMALLEST))
         return ratio
@@ -322,7 +331,7 @@ class Differences:
         # known.
         return np.asarray(
             np.multiply(
-                reach(points, self.skewness),
+                unfollowed(reach(points, self.skewness), self.follows),
                 self.error,
                 out=np.zeros_like(points),
                 where=self.varies,
@@ -338,16 +347,21 @@ def differences(joint: JointEstimate, margin: float = 0.0) -> Differences:
     constant = error == 0.0
     certain = constant & (gap - margin > rounding)
     same = constant & (np.abs(gap) <= rounding)
-    skewness = np.zeros_like(gap)
-    third = third_cumulants(joint)
-    if third is not None:
-        own = np.diag(third)
-        cumulant = own[:, None] - own - 3.0 * (third - third.T)
-        # One factor after the other: the cubes of very large errors do not fit into float64.
-        skewness = cumulant
-        for _ in range(3):
-            skewness = np.divide(skewness, error, out=np.zeros_like(gap), where=error > 0.0)
-    return Differences(gap - margin, error, certain, same, skewness, _freedom(joint))
+    skewness = _skewness(third_cumulants(joint), error)
+    follows = _skewness(joint.follows, error)
+    return Differences(gap - margin, error, certain, same, skewness, follows, _freedom(joint))
+
+
+def _skewness(third: Array | None, error: Array) -> Array:
+    """(l, l) the third cumulants of the differences over s_ij³."""
+    if third is None:
+        return np.zeros_like(error)
+    own = np.diag(third)
+    skewness = own[:, None] - own - 3.0 * (third - third.T)
+    # One factor after the other: the cubes of very large errors do not fit into float64.
+    for _ in range(3):
+        skewness = np.divide(skewness, error, out=np.zeros_like(error), where=error > 0.0)
+    return skewness
 
 
 def _freedom(joint: JointEstimate) -> Array:
@@ -501,6 +515,28 @@ def adjust(pvalues: Array, correction: str) -> Array:
     adjusted = np.empty_like(pvalues)
     np.put_along_axis(adjusted, order, np.minimum(stepped, 1.0), axis=-1)
     return adjusted
+
+
+def decisive_levels(pvalues: Array, correction: str, alpha: float) -> Array:
+    """(l,) the level at which a correction decides about each p-value: it rejects exactly the
+    p-values that are at most their levels.
+
+    Of Holm's steps that of the model, or the one that ended them.
+
+    >>> decisive_levels(np.array([0.01, 0.02, 0.03, 0.9]), "holm", 0.05).round(4).tolist()
+    [0.0125, 0.0167, 0.0167, 0.0167]
+    """
+    count = len(pvalues)
+    if correction == "none" or count <= 1:
+        return np.full(count, alpha)
+    if correction == "bonferroni":
+        return np.full(count, alpha / count)
+    rejected = int((adjust(pvalues, correction) <= alpha).sum())
+    if correction == "holm":
+        ranks = np.argsort(np.argsort(pvalues, kind="stable"), kind="stable")
+        return np.asarray(alpha / (count - np.minimum(ranks, min(rejected, count - 1))))
+    share = float(np.sum(1.0 / np.arange(1, count + 1))) if correction == "by" else 1.0
+    return np.full(count, max(rejected, 1) * alpha / (count * share))
 
 
 def adjust_others(pvalues: Array, best: int, correction: str) -> Array:

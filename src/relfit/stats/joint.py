@@ -206,6 +206,8 @@ class JointEstimate:
             any other name.
         third: (l, l) third cumulants κ(D_i, D_i, D_j) of the estimates, or None: those of the ψ
             rows, if there are any.
+        follows: (l, l) third cumulants of the same kind that stand for the variances of squared
+            distances, which follow their estimates; None for other measures.
         close: the law of squared distances with both its parts, or None for the normal law.
         yardstick: how far two halves of the data are apart through sampling alone, in the
             units of the values; None if it is unknown.
@@ -254,6 +256,7 @@ class JointEstimate:
     doubts: tuple[str, ...] = ()
     leading: tuple[str, ...] = ()
     freedom: Array | None = None
+    follows: Array | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", _names(self.names))
@@ -276,7 +279,7 @@ class JointEstimate:
             object.__setattr__(self, "groups", _sizes(self.groups, count, "groups"))
         if not is_text(self.measure) or not self.measure:
             raise InputError(f"measure: expected a name, got {self.measure!r}")
-        for key in ("second_order", "third", "freedom"):
+        for key in ("second_order", "third", "freedom", "follows"):
             if getattr(self, key) is not None:
                 object.__setattr__(self, key, _finite(key, getattr(self, key), (count, count)))
         if self.yardstick is not None:
@@ -332,6 +335,7 @@ class JointEstimate:
             close=None if self.close is None else self.close.at(index),
             third=None if (third := third_cumulants(self)) is None else third[both],
             freedom=None if self.freedom is None else self.freedom[both],
+            follows=None if self.follows is None else self.follows[both],
         )
 
 

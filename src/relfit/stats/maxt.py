@@ -1,8 +1,8 @@
 """The law of maxima of studentised differences: what a max-t test compares its statistic with.
 
 It is the normal law of `law`. Few rows and skewness are allowed for in the ratios
-(`decision.Differences`), each on the scale of its own p-value. The best set uses
-`maximum_log_pvalues` and `stepdown_log_pvalues`, bounds and ranks `Law.maxima` and
+(`decision.Differences`), each on the scale of its own p-value. Tests use it by
+`relfit.stats.distribution`, bounds and ranks by `Law.maxima` and
 `quantile`; planning uses `Maxima`. Random numbers belong to the ranks of the estimates:
 permuting the models permutes the draws, and other names change nothing.
 """
@@ -14,23 +14,23 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
 
 import numpy as np
-from scipy.special import log_ndtr, ndtri
+from scipy.special import ndtri
 
-from relfit.stats.close import most_draws, undecided
 from relfit.stats.joint import JointEstimate
 from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.libraries import usable_cores
 from relfit.util.random import stream
 
 # Draws at once: temporaries of a few megabytes, near the processor.
-CHUNK = 2048
+CHUNK = 2000
 # Draws of normal pairs in a block, at least and of all models, and the models from which on
 # threads share the blocks.
 _BLOCK = 256
 _BLOCK_NUMBERS = 2**14
-_MANY_MODELS = 200
+MANY_MODELS = 200
 # With fewer draws than this beyond it, a quantile is mostly noise.
 FEWEST_BEYOND = 10
 # Draws beyond a statistic that settle its p-value to a thirtieth of itself: at α = .05 that
@@ -38,8 +38,6 @@ FEWEST_BEYOND = 10
 ENOUGH_BEYOND = 1000
 # Sets of models whose law of the maximum is remembered, 160 kB each.
 _MOST_REMEMBERED = 500
-# Ratios that differ by less than this are the same.
-_SAME_RATIO = 1e-9
 
 Source = np.random.Generator | Callable[[int | None], np.random.Generator]
 """A Generator, or a function from a model's rank (None: the reference) to its own Generator."""
@@ -119,48 +117,15 @@ class Law:
         """
         everyone = np.arange(len(offsets))
         parts = [
-            _row_maxima(self.chunk(count), offsets, reverse, everyone, count)
+            row_maxima(self.chunk(count), offsets, reverse, everyone, count)
             for count in self.counts()
         ]
         return np.concatenate(parts, axis=1)
 
-    def exceedances(
-        self, offsets: Array, statistic: Array, alpha: float | None = None
-    ) -> tuple[Rows, Rows]:
-        """(l,) the number of draws of max_j (Z_ij + offset_ij) that reach T_i, and of those
-        made for model i.
-
-        A model leaves once ENOUGH_BEYOND draws have reached its statistic (Besag and
-        Clifford 1991): its p-value is known well enough, and a small one is still settled by
-        all `draws`. A model whose union bound is below their resolution needs none. A model
-        whose p-value is too near to `alpha` for a verdict stays (`stats.close.undecided`).
-        """
-        reached, made = np.zeros((2, len(offsets)), dtype=np.intp)
-        left = np.flatnonzero(log_union(offsets, statistic) > -math.log1p(self.draws))
-        for count in self.counts(len(offsets)):
-            if not len(left):
-                break
-            top = _row_maxima(self.chunk(count), offsets, None, left, count)
-            reached[left] += (top >= statistic[left, None] - _SAME_RATIO).sum(axis=1)
-            made[left] += count
-            enough = (reached[left] >= ENOUGH_BEYOND) | (made[left] >= self.draws)
-            left = left[~enough | undecided(reached[left], made[left], alpha)]
-        return reached, made
-
-    def counts(self, models: int = 0) -> Iterator[int]:
-        """The numbers of draws at once: those of the law, and with a number of models as many
-        more as p-values near α may need.
-        """
+    def counts(self) -> Iterator[int]:
+        """The numbers of draws at once."""
         for start in range(0, self.draws, CHUNK):
             yield min(CHUNK, self.draws - start)
-        most = most_draws(models) if models else 0
-        for _ in range(self.draws, most, CHUNK):
-            yield CHUNK
-
-
-def log_union(offsets: Array, statistic: Array) -> Array:
-    """(l,) log Σ_j P(Z_ij + offset_ij ≥ T_i), an upper bound."""
-    return np.asarray(np.logaddexp.reduce(log_ndtr(offsets - statistic[:, None]), axis=1))
 
 
 def quantile(top: Array, level: float, pairs: int) -> float:
@@ -197,115 +162,6 @@ def law(
     return Law(draws, chunk)
 
 
-def maximum_log_pvalues(
-    laws: Sequence[Law],
-    offsets: Sequence[Array],
-    statistic: Array,
-    alpha: float | None = None,
-) -> Array:
-    """(l,) log P(max_j (Z_ij + offset_ij) ≥ T_i) under a law, or under several, one for each
-    kernel.
-
-    The draws of several laws belong together, and the maximum is over the kernels too. ``(1
-    + #{max ≥ T_i})/(1 + draws)``, no larger than the sum of the pairs' own tails, exactly
-    that for a single pair, and 1 where no pair is left.
-    """
-    members = np.sum([(each > -math.inf).sum(axis=1) for each in offsets], axis=0)
-    statistic = np.where(members > 0, statistic, 0.0)
-    if len(laws) == 1:
-        reached, made = laws[0].exceedances(offsets[0], statistic, alpha)
-    else:
-        maxima = np.maximum.reduce(
-            [each.maxima(offset) for each, offset in zip(laws, offsets, strict=True)]
-        )
-        reached = (maxima >= statistic[:, None]).sum(axis=1)
-        made = np.full(len(statistic), laws[0].draws)
-    log_p = np.log((1.0 + reached) / (1.0 + made))
-    union = np.logaddexp.reduce([log_union(offset, statistic) for offset in offsets], axis=0)
-    log_p = np.where(members == 1, union, np.minimum(log_p, union))
-    return np.where(members > 0, np.minimum(log_p, 0.0), 0.0)
-
-
-def stepdown_log_pvalues(
-    laws: Sequence[Law],
-    offsets: Sequence[Array],
-    ratios: Sequence[Array],
-    log_p: Array,
-    contenders: Mask,
-    alpha: float | None = None,
-) -> Array:
-    """(l,) log adjusted p-values of all models at once, from log p of every model by itself.
-
-    Contenders step down from the largest statistic. At the step of i its largest ratio to
-    the contenders that are left is compared with the largest Z_kj, kept by the offsets (0 or
-    −inf), of all pairs among them, i included. A model that is no contender is compared with
-    the contenders in the same way. Adjusted p-values are the largest ones up to a model's
-    own step, and no smaller than its p-value. One set of draws serves all steps.
-    """
-    count = len(log_p)
-    order = np.flatnonzero(contenders)
-    among = np.max([ratio[:, order].max(axis=1, initial=-math.inf) for ratio in ratios], axis=0)
-    order = order[np.argsort(-among[order], kind="stable")]
-    models = np.concatenate([np.flatnonzero(~contenders), order])
-    first = count - len(order)
-    kept = [offset == 0.0 for offset in offsets]
-    others = [order[max(place - first + 1, 0) :] for place in range(count)]
-    both = list(zip(models, others, strict=True))
-    statistic = np.array(
-        [max(ratio[i, rest].max(initial=-math.inf) for ratio in ratios) for i, rest in both]
-    )
-    pairs = np.array(
-        [
-            sum(int(keep[i, rest].sum() + keep[rest, i].sum()) for keep in kept)
-            for i, rest in both
-        ]
-    )
-    pairs[first:] = np.cumsum(pairs[first:][::-1])[::-1]
-    pairs[:first] += pairs[first] if len(order) else 0
-    with np.errstate(divide="ignore"):
-        log_step = np.minimum(np.log(pairs) + log_ndtr(-statistic), 0.0)
-    log_step[pairs == 0] = 0.0
-    unsettled = (pairs > 1) & (log_step > -math.log1p(laws[0].draws))
-    places = (
-        np.flatnonzero(unsettled | (np.arange(count) >= first))
-        if unsettled.any()
-        else np.empty(0, dtype=np.intp)
-    )
-    reached = np.zeros(len(places), dtype=np.intp)
-    made = 0
-    last = int(np.searchsorted(places, first))
-    for size in laws[0].counts(count) if len(places) else ():
-        top = np.full((len(places), size), -math.inf)
-        chunks = [each.chunk(size) for each in laws]
-        for row, place in enumerate(places):
-            i, rest = both[place]
-            for keep, chunk in zip(kept, chunks, strict=True):
-                z = chunk(int(i), rest)
-                np.maximum(
-                    top[row], z[keep[i, rest]].max(axis=0, initial=-math.inf), out=top[row]
-                )
-                np.maximum(
-                    top[row], (-z[keep[rest, i]]).max(axis=0, initial=-math.inf), out=top[row]
-                )
-        np.maximum.accumulate(top[last:][::-1], axis=0, out=top[last:][::-1])
-        if last < len(top):
-            np.maximum(top[:last], top[last], out=top[:last])
-        reached += (top >= statistic[places, None] - _SAME_RATIO).sum(axis=1)
-        made += size
-        near = undecided(reached, made, alpha)[unsettled[places]]
-        enough = made >= laws[0].draws or bool((reached[: last + 1] >= ENOUGH_BEYOND).all())
-        if enough and not near.any():
-            break
-    drawn = np.log((1.0 + reached) / (1.0 + made))
-    log_step[places] = np.where(
-        unsettled[places], np.minimum(log_step[places], drawn), log_step[places]
-    )
-    log_step[first:] = np.maximum.accumulate(log_step[first:])
-    adjusted = np.empty(count)
-    adjusted[models] = log_step
-    return np.maximum(adjusted, log_p)
-
-
 def studentised(g: Array, error: Array, cap: Array | None = None) -> NormalPairs:
     """Z_ij of the draws g (l, draws) of G."""
     return NormalPairs(
@@ -317,8 +173,8 @@ def studentised(g: Array, error: Array, cap: Array | None = None) -> NormalPairs
 class NormalPairs:
     """Z_ij = (G_i − G_j) scale_ij of draws G (l, draws), and no further from 0 than cap_ij."""
 
-    g: Array
-    scale: Array
+    g: Any
+    scale: Any
     cap: Array | None = None
 
     def __call__(self, i: int, others: Rows) -> Array:
@@ -338,7 +194,7 @@ class NormalPairs:
         models threads share the blocks, in single precision, which is far finer than the
         draws are.
         """
-        many = len(order) >= _MANY_MODELS
+        many = len(order) >= MANY_MODELS
         number = np.float32 if many else np.float64
         g = self.g[order].astype(number)
         scale = self.scale[np.ix_(order, order)].astype(number)
@@ -440,7 +296,7 @@ def kept_pairs(kept: Mask) -> Array:
     return np.where(kept, 0.0, -math.inf)
 
 
-def _row_maxima(
+def row_maxima(
     chunk: NormalPairs, offsets: Array, reverse: Array | None, models: Rows, draws: int
 ) -> Array:
     """(k, draws) maxima of k models. A pair of two of them is computed once: Z_ji = −Z_ij."""

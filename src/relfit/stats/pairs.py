@@ -413,7 +413,10 @@ def ends(joint: JointEstimate, best: int, below: float, above: float) -> tuple[f
     if math.isfinite(degrees):
         points = -stdtrit(degrees, ndtr(-points))
     third = third_cumulants(joint)
-    skewness = 0.0 if third is None or error == 0.0 else float(third[best, best]) / error**3
+    cumulant = sum(
+        float(part[best, best]) for part in (third, joint.follows) if part is not None
+    )
+    skewness = cumulant / error**3 if error > 0.0 else 0.0
     low, high = (error * reach(points, skewness * np.array([1.0, -1.0]))).tolist()
     if joint.measure in _SQUARED:
         return max(value - low, 0.0), max(value, 0.0) + high

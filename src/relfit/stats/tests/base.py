@@ -257,7 +257,12 @@ class Test(ABC):
         if law is None or not self.both_parts:
             return joint if law is None else replace(joint, close=None)
         covariance = law.covariance(values)
-        return replace(joint, covariance=covariance, third=law.cumulants(values, covariance))
+        return replace(
+            joint,
+            covariance=covariance,
+            third=law.third,
+            follows=law.follows(values, covariance),
+        )
 
     def implements(self, method: str) -> bool:
         """True if the test has this optional method: "decide_under_all" or

@@ -5,14 +5,14 @@ simultaneously.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
+from scipy.special import log_ndtr, ndtr, ndtri
 
-from relfit.stats import maxt
-from relfit.stats.close import CloseLaw, Drawing, Noise
+from relfit.stats.close import contrasts, noise_batches, quotient, square_root
 from relfit.stats.decision import (
     FAMILY_WISE,
     Decision,
@@ -21,8 +21,19 @@ from relfit.stats.decision import (
     adjust,
     certain_log_pvalue,
     constant_log_pvalues,
+    decisive_levels,
     differences,
     lowest,
+)
+from relfit.stats.distribution import (
+    Distribution,
+    Family,
+    FirstOrder,
+    SecondOrder,
+    Steps,
+    Tail,
+    alone,
+    step_down,
 )
 from relfit.stats.joint import (
     JointEstimate,
@@ -35,20 +46,18 @@ from relfit.stats.joint import (
 )
 from relfit.stats.maxt import (
     Law,
-    NormalPairs,
     Source,
+    covariance_root,
     kept_pairs,
     law,
-    maximum_log_pvalues,
+    normal_draws,
     quantile,
     seeded,
-    stepdown_log_pvalues,
     streams,
 )
 from relfit.stats.tests.base import Criteria, Test, Trials, Words
 from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.errors import InputError
-from relfit.util.random import make_seed
 
 DRAWS = 20_000
 # With many models fewer: p-values are valid with any number of draws.
@@ -219,15 +228,15 @@ def best_set(
 ) -> Decision:
     """Test, for every i, H_i: "i is as good as every other", D_i ≤ min_j D_j + δ with margin δ.
 
-    ``T_i = max_{j≠i} (D_i − D_j − δ)/s_ij`` is compared with ``max_{j∈K_i} Z_ij``, Z_ij =
-    (G_i − G_j)/s_ij, G ~ N(0, V), where moment selection keeps the models that i is not far
-    better than: ``K_i = {j : (D_i − D_j − δ)/s_ij > −κ}``, κ = √log n, n at least 200; all j
-    where n is not known. ``p_i = (1 + #{max ≥ T_i})/(1 + draws)``, no larger than Σ_{j∈K_i}
-    Φ(−T_i), exactly that for a single j (two models: the one-sided z test), and 1 for an
-    empty K_i.
+    ``T_i = max_j (D_i − D_j − δ)/s_ij`` is compared with the same maximum drawn from the
+    distribution of the estimates where i ties with its contenders (`relfit.stats.distribution`):
+    the models that i is not far better than, ``K_i = {j : (D_i − D_j − δ)/s_ij > −κ}``, κ =
+    √log n, n at least 200; all j where n is not known. ``p_i = (1 + #{max ≥ T_i})/(1 +
+    draws)``, no larger than Σ_{j∈K_i} Φ(−T_i), exactly that for a single j (two models: the
+    one-sided z test), and 1 for an empty K_i.
 
-    Every ratio is a normal number if the difference is 0: Hall's correction allows for the
-    skewness of the ψ rows, and Student's law for few of them (`Differences.ratio`).
+    The ratios of means are normal numbers if the difference is 0: Hall's correction allows
+    for the skewness of the ψ rows, and Student's law for few of them (`Differences.ratio`).
 
     With a margin a model is `equivalent` where its `upper_regret` at level 1 − α is at most
     δ: D_i ≤ min_j D_j + δ for all of these at once.
@@ -237,13 +246,9 @@ def best_set(
     α. Corrections count all l hypotheses; "auto" is "by", since no sign condition is known
     for these maxima.
 
-    *Step-down.* S holds the contenders at first, the models with p_i > 2Φ(−κ). T_i of the
-    model with the largest one, over j ∈ S, is compared with ``max_{k∈S, j∈S∩K_k} Z_kj``,
-    drawn for all models at once; if it is rejected it leaves S, and so on. A model that is
-    no contender is compared with them all as if it were one. docs/evidence/derivations.md
-    says why all best models are kept with probability 1 − α. Complete estimates of squared
-    distances have their distribution at the tie of all models that are left instead
-    (`CloseLaw.step_down`).
+    *Step-down* (`relfit.stats.distribution.step_down`) begins with the contenders, the models
+    with p_i > 2Φ(−κ). docs/evidence/derivations.md says why all best models are kept with
+    probability 1 − α. With two models the p-value is the sum of both tails at T.
 
     *Rare errors.* Two models whose 0/1 losses differ on fewer than 10 items have no normal
     law: their ratio is not taken for larger than the normal point of the exact sign test's
@@ -253,7 +258,7 @@ def best_set(
 
     `rng` is a Generator, or a function from a model's rank (None: the reference) to a
     Generator; `draws` are the Monte-Carlo draws, fewer where a p-value is plainly large and
-    more where it is near α (`Law.exceedances`) if it `draws_on`.
+    more where it is near α (`relfit.stats.distribution.tails`) if it `draws_on`.
 
     >>> joint = JointEstimate(("a", "b", "c"), [0.1, 0.12, 0.9], 0.01 * np.eye(3))
     >>> decision = best_set(joint, 0.05, rng=np.random.default_rng(0))
@@ -261,91 +266,203 @@ def best_set(
     ([False, False, True], (None, None, 0))
     """
     pairs = differences(joint, margin)
-    ratio = pairs.ratio
     without_margin = differences(joint) if margin else pairs
-    near = alpha if draws_on else None
-    cap = None
-    adjusted = None
-    if joint.binary and margin < binary_step(joint):
-        ratio, cap = _score_ratios(joint, ratio, margin)
-    null_law = law(joint, pairs.error, rng, draws, cap)
-    plain = ratio
-    rows = smallest_sample(joint)
+    found = distribution(joint, margin, rng, draws)
     # p-values of differences that are the same on all rows.
-    constant = np.where(pairs.certain, constant_log_pvalues(joint, margin), 0.0).min(axis=1)
-    at_once = None
-    if joint.close is not None:
-        at_tie = _AtTie.of(joint, joint.close, rng, near)
-        log_pvalue, ratio = at_tie.alone(joint.values, margin)
-        if len(joint.names) <= _MANY_AT_ONCE:
-            at_once = np.maximum(at_tie.together(joint.values, margin), np.exp(log_pvalue))
-            at_once = np.minimum(at_once, np.exp(constant))
-            adjusted = at_once if correction == "stepdown" else None
-        elif correction == "stepdown":
-            adjusted = adjust(np.exp(log_pvalue), "holm")
-    else:
-        offsets = moment_selection(ratio, pairs.varies, rows)
-        log_pvalue = maximum_log_pvalues([null_law], [offsets], ratio.max(axis=1), near)
-        if correction == "stepdown":
-            adjusted = _stepped_down(
-                [null_law], [offsets], [ratio], log_pvalue, constant, rows, near
-            )
-    log_pvalue = np.minimum(log_pvalue, constant)
-    decision = _decided(joint, log_pvalue, without_margin, alpha, correction, adjusted)
+    constant = np.where(pairs.certain, constant_log_pvalues(joint, margin), 0.0)
+    tested = _tested(
+        [found], constant.min(axis=1), alpha, correction, alpha if draws_on else None
+    )
+    decision = _decided(joint, tested, without_margin, alpha)
     # By the model that it is larger than by a constant, if there is one, and otherwise the one
     # with the largest ratio.
     certain = np.argmin(np.where(pairs.certain, joint.values, math.inf), axis=1)
-    beaters = np.where(pairs.certain.any(axis=1), certain, np.argmax(ratio, axis=1)).tolist()
+    largest = np.array([tested.ratios(i)[0].argmax() for i in range(len(joint.names))])
+    beaters = np.where(pairs.certain.any(axis=1), certain, largest).tolist()
     beaten_by = tuple(
         by if worse else None for by, worse in zip(beaters, decision.worse, strict=True)
     )
     equivalent = None
     if margin:
         unseen = without_margin.error == 0.0 if joint.of_items and not joint.binary else None
+        bounds = law(joint, pairs.error, rng, draws)
         equivalent = (
-            upper_regret(joint, without_margin, null_law, 1.0 - alpha, unseen=unseen) <= margin
+            upper_regret(joint, without_margin, bounds, 1.0 - alpha, unseen=unseen) <= margin
         )
-    if at_once is not None:
-        if decision.correction not in FAMILY_WISE:
-            together = np.maximum(at_once, decision.adjusted_pvalue)
-            decision = replace(decision, simultaneous_pvalue=together)
-        return replace(decision, beaten_by=beaten_by, equivalent=equivalent)
-    # Last, so that it takes no random numbers from what comes before.
-    offsets = moment_selection(plain, pairs.varies, rows)
-    decision = _at_once(decision, [null_law], [offsets], [plain], constant, rows)
-    return replace(decision, beaten_by=beaten_by, equivalent=equivalent)
+    return replace(
+        decision,
+        beaten_by=beaten_by,
+        equivalent=equivalent,
+        decided_bounds=_decided_bounds(found, tested, constant, without_margin.gap, alpha),
+    )
+
+
+def distribution(
+    joint: JointEstimate, margin: float, rng: Source, draws: int = DRAWS
+) -> Distribution:
+    """The distribution of the estimates where models tie, for a hypothesis with this margin."""
+    pairs = differences(joint, margin)
+    lowest_ratio = _lowest_ratio(smallest_sample(joint))
+    generators = streams(rng, joint.values)
+    if joint.close is not None:
+        (noise,) = noise_batches(
+            generators.models, generators.reference, joint.close.drawn, np.eye(1)
+        )
+        return SecondOrder(
+            joint.close,
+            joint.values,
+            differences(joint).varies,
+            margin,
+            lowest_ratio,
+            freedom(joint),
+            noise,
+        )
+    ratio = pairs.ratio
+    cap = None
+    scores = joint.binary and margin < binary_step(joint)
+    if scores:
+        ratio, cap = _score_ratios(joint, ratio, margin)
+    root = covariance_root(joint.covariance)
+    return FirstOrder(
+        pairs,
+        ratio,
+        margin,
+        lowest_ratio,
+        lambda count: normal_draws(root, generators.models, count),
+        draws,
+        cap=cap,
+        scaled=scores,
+    )
 
 
 @dataclass(frozen=True, eq=False)
-class _AtTie:
-    """The tests that use the distribution of the estimates where models tie (`stats.close`)."""
+class _Tested:
+    """What the tests of all models found.
 
-    law: CloseLaw
-    varies: Mask
-    lowest_ratio: float
-    drawing: Drawing
+    Attributes:
+        families, tails: (l,) the test of every model by itself.
+        steps: those of all models at once, by step-down; None for very many models.
+        log_pvalue, adjusted, at_once: (l,) p-values: of each model by itself, with the
+            correction, and for all models at once.
+        correction: the correction.
+    """
 
-    @classmethod
-    def of(
-        cls, joint: JointEstimate, law: CloseLaw, rng: Source, alpha: float | None = None
-    ) -> _AtTie:
-        generators = streams(rng, joint.values)
-        noise = Noise.drawn(generators.models, generators.reference, law.drawn)
-        return cls(
-            law,
-            differences(joint).varies,
-            _lowest_ratio(smallest_sample(joint)),
-            Drawing(law, noise, freedom(joint), alpha),
-        )
+    families: list[Family]
+    tails: list[Tail]
+    steps: Steps | None
+    log_pvalue: Array
+    adjusted: Array
+    at_once: Array
+    correction: str
 
-    def alone(self, values: Array, margin: float) -> tuple[Array, Array]:
-        """log p of every model by itself (l,), and the ratios (l, l)."""
-        return self.law.test(values, self.varies, margin, self.lowest_ratio, self.drawing)
+    def ratios(self, i: int) -> Array:
+        """(kernels, l) the ratios of model i to the others."""
+        return np.stack([part.tied.row(i) for part in self.families[i].parts])
 
-    def together(self, values: Array, margin: float) -> Array:
-        """(l,) adjusted p-values of all models, by step-down."""
-        log_p = self.law.step_down(values, self.varies, margin, self.lowest_ratio, self.drawing)
-        return np.exp(log_p)
+    @property
+    def draws(self) -> int:
+        """The most draws that were made for a p-value."""
+        every = self.tails
+        if self.steps is not None:
+            every = [*every, *(tail for tail in self.steps.tails if tail is not None)]
+        return max((tail.made for tail in every), default=0)
+
+
+def _tested(
+    laws: Sequence[Distribution],
+    constant: Array,
+    alpha: float,
+    correction: str,
+    near: float | None,
+) -> _Tested:
+    """The tests of all models, by themselves and at once.
+
+    Differences that are the same on all rows have log p `constant` (l,) below 0. With very
+    many models step-down takes long, and Holm's p-values for all at once are taken unless
+    step-down was asked for.
+    """
+    count = laws[0].size
+    correction = "by" if correction == "auto" else correction
+    families, tails = alone(laws, range(count), near)
+    own = np.array([tail.log_p for tail in tails])
+    many = count > _MANY_AT_ONCE and (
+        correction != "stepdown" or isinstance(laws[0], SecondOrder)
+    )
+    steps = None
+    if not many:
+        contenders = (constant == 0.0) & (own > math.log(2.0) + log_ndtr(laws[0].lowest))
+        made = max(tail.made for tail in tails) if count == 2 else 0
+        steps = step_down(laws, contenders, alpha, near, made)
+        if count == 2:
+            # Both p-values come from the same draws.
+            made = max(tail.made for tail in steps.tails if tail is not None)
+            families, tails = alone(laws, range(count), near, made)
+            own = np.array([tail.log_p for tail in tails])
+    log_pvalue = np.minimum(own, constant)
+    pvalue = np.exp(log_pvalue)
+    if steps is None:
+        at_once = adjust(pvalue, "holm")
+    else:
+        at_once = np.exp(np.minimum(np.maximum(steps.log_p, own), constant))
+    adjusted = at_once if correction == "stepdown" else adjust(pvalue, correction)
+    if correction in FAMILY_WISE:
+        at_once = adjusted
+    return _Tested(
+        families,
+        tails,
+        steps,
+        log_pvalue,
+        adjusted,
+        np.maximum(at_once, adjusted),
+        correction,
+    )
+
+
+def _decided_bounds(
+    found: Distribution, tested: _Tested, constant: Array, gap: Array, alpha: float
+) -> Array:
+    """(l, l) lower bounds for D_i − D_j that belong to the verdicts.
+
+    Every one has the standard errors, the critical value and the level of the step at which
+    i was decided. Some bound of row i is above the margin exactly where i's adjusted p-value
+    is at most α.
+    """
+    stepped = tested.correction == "stepdown" and tested.steps is not None
+    correction = tested.correction
+    if correction == "stepdown":
+        correction = "none" if stepped else "holm"
+    levels = decisive_levels(np.exp(tested.log_pvalue), correction, alpha)
+    critical = [
+        tail.critical(level) for tail, level in zip(tested.tails, levels.tolist(), strict=True)
+    ]
+    parts = [family.parts[0] for family in tested.families]
+    lower = found.lower(parts, np.array(critical))
+    if stepped and tested.steps is not None:
+        lower = _shorter(lower, _step_bounds(found, tested.steps))
+    certain = (constant < 0.0) & (np.exp(constant) <= levels[:, None])
+    return np.where(certain, gap, lower)
+
+
+def _step_bounds(found: Distribution, steps: Steps) -> Array:
+    """(l, l) the bounds of step-down."""
+    out = np.full((found.size, found.size), -math.inf)
+    parts = []
+    critical = []
+    for part, tail in zip(steps.parts, steps.tails, strict=True):
+        if part is not None and tail is not None:
+            parts.append(part)
+            critical.append(tail.critical(steps.alpha))
+    if parts:
+        out[[part.i for part in parts]] = found.lower(parts, np.array(critical))
+    return out
+
+
+def _shorter(first: Array, second: Array) -> Array:
+    """(l, l) for each model the row of bounds whose largest one is smaller: both must be above
+    the margin for a verdict.
+    """
+    smaller = second.max(axis=1) < first.max(axis=1)
+    return np.where(smaller[:, None], second, first)
 
 
 def pair_log_pvalue(
@@ -355,16 +472,12 @@ def pair_log_pvalue(
     `best_set` gives it.
     """
     pairs = differences(joint, margin)
-    rows = smallest_sample(joint)
     if pairs.certain[0, 1]:
         return float(constant_log_pvalues(joint, margin)[0, 1])
-    if joint.close is not None and pairs.varies[0, 1]:
-        at_tie = _AtTie.of(joint, joint.close, rng, alpha)
-        return float(at_tie.alone(joint.values, margin)[0][0])
-    ratio = pairs.ratio
-    if joint.binary and margin < binary_step(joint):
-        ratio = _score_ratios(joint, ratio, margin)[0]
-    return float(log_ndtr(-ratio[0, 1])) if ratio[0, 1] > _lowest_ratio(rows) else 0.0
+    if not pairs.varies[0, 1]:
+        return 0.0
+    (_,), (tail,) = alone([distribution(joint, margin, rng)], [0], alpha)
+    return tail.log_p
 
 
 def pair_threshold(joint: JointEstimate, alpha: float, margin: float, rng: Source) -> float:
@@ -375,12 +488,13 @@ def pair_threshold(joint: JointEstimate, alpha: float, margin: float, rng: Sourc
     high = margin + float(pairs.reach(-float(ndtri(alpha)))[0, 1])
     if joint.close is None:
         return high
-    at_tie = _AtTie.of(joint, joint.close, rng)
     mean = float(joint.values.mean())
+    known = distribution(joint, margin, rng)
+    assert isinstance(known, SecondOrder)  # noqa: S101  (the joint estimate has its moments)
 
     def found(gap: float) -> bool:
-        values = mean + gap * np.array([0.5, -0.5])
-        return bool(at_tie.alone(values, margin)[0][0] <= math.log(alpha))
+        moved = known.at_values(mean + gap * np.array([0.5, -0.5]))
+        return alone([moved], [0])[1][0].log_p <= math.log(alpha)
 
     low = margin
     for _ in range(_DOUBLINGS):
@@ -394,53 +508,6 @@ def pair_threshold(joint: JointEstimate, alpha: float, margin: float, rng: Sourc
         middle = (low + high) / 2.0
         low, high = (low, middle) if found(middle) else (middle, high)
     return high
-
-
-def _at_once(
-    decision: Decision,
-    laws: Sequence[Law],
-    offsets: Sequence[Array],
-    ratios: Sequence[Array],
-    constant: Array,
-    rows: int | None,
-) -> Decision:
-    """The decision with p-values for all models at once, by step-down whatever the
-    correction is.
-
-    A correction of that kind has them already. With very many models step-down takes long,
-    and Holm's are taken.
-    """
-    adjusted = decision.adjusted_pvalue
-    pvalue = np.exp(decision.log_pvalue)
-    if decision.correction in FAMILY_WISE:
-        return decision
-    if len(pvalue) > _MANY_AT_ONCE:
-        at_once = adjust(pvalue, "holm")
-    else:
-        log_pvalue = maximum_log_pvalues(
-            laws, offsets, np.max([each.max(axis=1) for each in ratios], axis=0)
-        )
-        at_once = _stepped_down(laws, offsets, ratios, log_pvalue, constant, rows)
-    return replace(decision, simultaneous_pvalue=np.maximum(at_once, adjusted))
-
-
-def _stepped_down(
-    laws: Sequence[Law],
-    offsets: Sequence[Array],
-    ratios: Sequence[Array],
-    log_pvalue: Array,
-    constant: Array,
-    rows: int | None,
-    alpha: float | None = None,
-) -> Array:
-    """(l,) adjusted p; models that lose by the same on all rows, with log p `constant` (l,)
-    below 0, come first.
-    """
-    contenders = (constant == 0.0) & (
-        log_pvalue > math.log(2.0) + log_ndtr(_lowest_ratio(rows))
-    )
-    adjusted = stepdown_log_pvalues(laws, offsets, ratios, log_pvalue, contenders, alpha)
-    return np.minimum(np.exp(constant), np.exp(adjusted))
 
 
 def _score_ratios(
@@ -462,23 +529,14 @@ def _score_ratios(
 
 
 def _decided(
-    joint: JointEstimate,
-    log_pvalue: Array,
-    pairs: Differences,
-    alpha: float,
-    correction: str,
-    adjusted: Array | None = None,
+    joint: JointEstimate, tested: _Tested, pairs: Differences, alpha: float
 ) -> Decision:
     """The verdicts from the p-values of all models; the best one is tested, too, but never
     declared worse.
-
-    `adjusted` are the adjusted p-values where they are known already.
     """
     selected, tied = lowest(joint.values, np.diag(joint.covariance))
     best = int(selected)
-    correction = BestSet.resolved_correction(correction, joint.covariance, best)
-    adjusted = adjust(np.exp(log_pvalue), correction) if adjusted is None else adjusted
-    worse = adjusted <= alpha
+    worse = tested.adjusted <= alpha
     worse[best] = False
     status: list[tuple[str, ...]] = [("tie",) if tie else () for tie in tied]
     for i, words in enumerate(status):
@@ -486,18 +544,20 @@ def _decided(
             status[i] = (*words, "deterministic")
         elif i != best and pairs.same[i, best] and not joint.of_items:
             status[i] = (*words, "indistinguishable")
-    return Decision(best, log_pvalue, adjusted, worse, adjusted, tuple(status), correction)
+    return Decision(
+        best,
+        tested.log_pvalue,
+        tested.adjusted,
+        worse,
+        tested.at_once,
+        tuple(status),
+        tested.correction,
+        draws=tested.draws,
+    )
 
 
 def _lowest_ratio(n: float | None) -> float:
     return -math.inf if n is None else -math.sqrt(math.log(max(n, _FEWEST_SELECTING)))
-
-
-def moment_selection(ratio: Array, varies: Mask, n: int | None) -> Array:
-    """(l, l) offsets: 0 where j ∈ K_i, −inf elsewhere. Model i cannot lose to a j that it is
-    far better than.
-    """
-    return kept_pairs(varies & (ratio > _lowest_ratio(n)))
 
 
 # ── bounds for how much worse than the best each model is ─────────────────────────────────────
@@ -601,51 +661,6 @@ def upper_regret(
     return np.asarray(np.maximum(bounds.max(axis=1), 0.0))
 
 
-def decided_lower(
-    joint: JointEstimate, log_pvalue: Array, log_decisive: Array, alpha: float, margin: float
-) -> Array:
-    """(l, l) lower bounds for D_i − D_j, with the critical value c_i at which the verdict on
-    model i was decided.
-
-    Some bound of row i is above the margin exactly where the decisive p-value q_i is at most
-    α, which is p_i times a factor f_i ≥ 1 of a correction or of step-down: the largest of
-    them is the bound for D_i − min_j D_j that belongs to this verdict. Every one holds with
-    probability 1 − α at least, and those of a row together do.
-
-    *The critical value.* The verdict compares T_i = max_j (D_i − D_j − δ)/s_ij with a
-    maximum of about k normal numbers, whose tail is k Φ(−c): from T_i and p_i, k =
-    p_i/Φ(−T_i), which lies from 1 to l − 1 and grows with T_i. So c_i, with k Φ(−c_i) =
-    α/f_i, is no smaller than it should be where T_i is beyond it. Where p_i or q_i came from
-    another law (`relfit.stats.close`), s_ij is taken to be larger or smaller by what is
-    left: c_i is multiplied by T_i/z with k Φ(−z) = q_i/f_i, f_i being l² at most. A model
-    that is not worse gets k = l − 1.
-    """
-    pairs = differences(joint, margin)
-    ratio = pairs.ratio
-    most = math.log(max(len(ratio) - 1, 1))
-    largest = ratio.max(axis=1, initial=-math.inf)
-    certain = np.asarray(pairs.certain.any(axis=1))
-    rejected = (log_decisive <= math.log(alpha)) & ~certain & (largest > 0.0)
-    log_factor = np.zeros_like(largest)
-    log_factor[rejected] = np.clip(
-        log_decisive[rejected] - log_pvalue[rejected], 0.0, 2.0 * math.log(len(ratio))
-    )
-    own = np.where(rejected, log_decisive - log_factor, 0.0)
-    comparisons = np.where(
-        rejected, np.clip(own - log_ndtr(-np.where(rejected, largest, 0.0)), 0.0, most), most
-    )
-    critical = -ndtri_exp(math.log(alpha) - log_factor - comparisons)
-    implied = -ndtri_exp(np.where(rejected, own - comparisons, -1.0))
-    scaled = rejected & (implied > 0.0)
-    critical = np.where(scaled, critical * largest / np.where(scaled, implied, 1.0), critical)
-    critical = np.where(rejected | certain, critical, np.maximum(critical, largest))
-    finite = np.isfinite(ratio) & (np.abs(ratio) > 1e-6)
-    error = np.where(finite, pairs.gap / np.where(finite, ratio, 1.0), pairs.error)
-    lower = np.where(pairs.varies, pairs.gap - critical[:, None] * error, -math.inf)
-    lower[pairs.certain] = pairs.gap[pairs.certain]
-    return np.asarray(lower + margin)
-
-
 # ── several kernels at once ───────────────────────────────────────────────────────────────────
 # *The hypothesis.* D_i^k is model i's discrepancy under kernel k. H_i: "under every kernel i is
 # as good as every other model", D_i^k ≤ D_j^k for all j and k. A model is declared worse if
@@ -681,43 +696,27 @@ def collection_best_set(
             "kernel: several kernels in one test need the covariance of the ψ rows; use "
             'estimator="complete" or "linear", with variance="projection"'
         )
-    if isinstance(rng, np.random.Generator):
-        # Every law draws its numbers anew, and all need the same ones.
-        rng = seeded(make_seed(rng), "collection")
     pairs = [differences(joint) for joint in joints]
-    n = smallest_sample(joints[0])
-    ratios, certain = (
-        np.stack([getattr(each, name) for each in pairs]) for name in ("ratio", "certain")
+    certain = np.stack([each.certain for each in pairs])
+    constant = np.where(
+        certain.any(axis=(0, 2)), certain_log_pvalue(smallest_sample(joints[0])), 0.0
     )
-    offsets = [
-        moment_selection(ratio, each.varies, n)
-        for ratio, each in zip(ratios, pairs, strict=True)
-    ]
-    laws = _kernel_laws(joints, pairs, rng, draws)
-    adjusted = None
-    constant = np.where(certain.any(axis=(0, 2)), certain_log_pvalue(n), 0.0)
-    log_pvalue = maximum_log_pvalues(laws, offsets, ratios.max(axis=(0, 2)))
-    if correction == "stepdown":
-        adjusted = _stepped_down(laws, offsets, list(ratios), log_pvalue, constant, n)
-    log_pvalue = np.minimum(log_pvalue, constant)
+    laws = _kernel_distributions(joints, pairs, rng, draws)
+    tested = _tested(laws, constant, alpha, correction, alpha)
     mean = mean_estimate(joints)
     same = np.all([each.same for each in pairs], axis=0)
     under_all = replace(pairs[0], certain=np.asarray(certain.any(axis=0)), same=same)
-    decision = _decided(mean, log_pvalue, under_all, alpha, correction, adjusted)
-    decision = _at_once(decision, laws, offsets, list(ratios), constant, n)
+    decision = _decided(mean, tested, under_all, alpha)
     # For every model the kernel and the other model with the largest ratio; a difference
     # without variance comes first.
-    order = np.where(certain, math.inf, ratios).transpose(1, 0, 2)
-    under, by = np.divmod(order.reshape(len(order), -1).argmax(axis=1), order.shape[2])
-    return mean, replace(
-        decision,
-        beaten_by=tuple(
-            int(j) if worse else None for j, worse in zip(by, decision.worse, strict=True)
-        ),
-        beaten_under=tuple(
-            int(k) if worse else None for k, worse in zip(under, decision.worse, strict=True)
-        ),
-    )
+    beaten_by: list[int | None] = []
+    beaten_under: list[int | None] = []
+    for i, worse in enumerate(decision.worse.tolist()):
+        order = np.where(certain[:, i], math.inf, tested.ratios(i))
+        under, by = np.unravel_index(int(order.argmax()), order.shape)
+        beaten_by.append(int(by) if worse else None)
+        beaten_under.append(int(under) if worse else None)
+    return mean, replace(decision, beaten_by=tuple(beaten_by), beaten_under=tuple(beaten_under))
 
 
 def mean_estimate(joints: Sequence[JointEstimate]) -> JointEstimate:
@@ -738,6 +737,7 @@ def mean_estimate(joints: Sequence[JointEstimate]) -> JointEstimate:
         psi=psi,
         near_degeneracy=np.max(fractions, axis=0) if len(fractions) == len(joints) else None,
         second_order=None,
+        close=None,
     )
 
 
@@ -757,33 +757,65 @@ def joint_covariance(parts: Sequence[Psi]) -> Array:
     return total
 
 
-def _kernel_laws(
+def _kernel_distributions(
     joints: Sequence[JointEstimate], pairs: Sequence[Differences], source: Source, draws: int
-) -> list[Law]:
-    """The law of each kernel's differences, whose draws belong together.
-
-    Each law makes its random numbers anew from the same streams: the same G, of which it
-    takes its own kernel's part.
-    """
-    names = joints[0].names
-    values = joints[0].values
-    root = maxt.covariance_root(
-        joint_covariance([joint.psi for joint in joints if joint.psi is not None])
-    )
-
-    def normal(k: int) -> Law:
-        generators = streams(source, values)
-        part = root[k * len(names) : (k + 1) * len(names)]
-
-        def chunk(draws: int) -> NormalPairs:
-            shared = np.stack(
-                [rng.standard_normal((len(joints), draws)) for rng in generators.models], axis=1
+) -> list[Distribution]:
+    """The distribution of the estimates with each kernel; their draws belong together."""
+    size = len(joints[0].names)
+    whole = joint_covariance([joint.psi for joint in joints if joint.psi is not None])
+    generators = streams(source, joints[0].values)
+    lowest_ratio = _lowest_ratio(smallest_sample(joints[0]))
+    moments = [joint.close for joint in joints if joint.close is not None]
+    if len(moments) == len(joints):
+        noises = noise_batches(
+            generators.models,
+            generators.reference,
+            max(each.drawn for each in moments),
+            square_root(_kernel_correlations(whole, size)),
+        )
+        return [
+            SecondOrder(
+                each, joint.values, own.varies, 0.0, lowest_ratio, freedom(joint), noise
             )
-            return maxt.studentised(part @ shared.reshape(len(root), draws), pairs[k].error)
+            for each, joint, own, noise in zip(moments, joints, pairs, noises, strict=True)
+        ]
+    root = covariance_root(whole)
+    drawn: list[Array] = []
 
-        return Law(draws, chunk)
+    def normal(kernel: int) -> Callable[[int], Array]:
+        part = root[kernel * size : (kernel + 1) * size]
+        batches = count(0)
 
-    return [normal(k) for k in range(len(joints))]
+        def following(number: int) -> Array:
+            batch = next(batches)
+            if batch == len(drawn):
+                each = [rng.standard_normal((len(joints), number)) for rng in generators.models]
+                drawn.append(np.stack(each, axis=1).reshape(len(root), number))
+            return np.asarray(part @ drawn[batch])
+
+        return following
+
+    return [
+        FirstOrder(own, own.ratio, 0.0, lowest_ratio, normal(kernel), draws)
+        for kernel, own in enumerate(pairs)
+    ]
+
+
+def _kernel_correlations(whole: Array, size: int) -> Array:
+    """(k, k) the correlations of the same difference under two kernels, averaged over the
+    differences, from the covariance of all estimates.
+    """
+    kernels = len(whole) // size
+    blocks = whole.reshape(kernels, size, kernels, size)
+    out = np.eye(kernels)
+    own = [np.sqrt(np.maximum(contrasts(blocks[k, :, k]), 0.0)) for k in range(kernels)]
+    apart = ~np.eye(size, dtype=bool)
+    for k in range(kernels):
+        for m in range(k):
+            block = (blocks[k, :, m] + blocks[k, :, m].T) / 2.0
+            correlation = quotient(contrasts(block), own[k] * own[m])
+            out[k, m] = out[m, k] = float(np.clip(correlation[apart], 0.0, 1.0).mean())
+    return out
 
 
 def _kernel_notes(
