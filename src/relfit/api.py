@@ -18,7 +18,8 @@ from relfit.data.arrays import as_rows
 from relfit.data.load import Data, check_pair_names
 from relfit.data.models import at_level, naming
 from relfit.data.presets import PRESETS, as_preset
-from relfit.data.scores import MAX_MISSING, ScoreOptions, Scores, scores, with_score_options
+from relfit.data.scored import MAX_MISSING, Scores
+from relfit.data.scores import ScoreOptions, scores, with_score_options
 from relfit.estimators import estimate_notes, joint_estimate, size_notes
 from relfit.estimators.base import Complete, LogLikelihood
 from relfit.estimators.designs import Linear

@@ -21,7 +21,8 @@ import numpy as np
 
 from relfit.api import decide
 from relfit.data.encode import Encoding
-from relfit.data.scores import FEWEST_ITEMS, Scores, as_text, scores
+from relfit.data.scored import FEWEST_ITEMS, Scores, as_text
+from relfit.data.scores import scores
 from relfit.estimators.losses import from_losses
 from relfit.report.figures import signed
 from relfit.report.recall import MOST_COLUMNS, PanelData

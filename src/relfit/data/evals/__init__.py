@@ -19,7 +19,8 @@ from relfit.data.evals.base import SETTINGS, EvalFormat, Log, Wanted, difference
 from relfit.data.evals.formats import FORMATS
 from relfit.data.files.base import check_plain
 from relfit.data.metrics import told_direction
-from relfit.data.scores import Scores, mean_scores
+from relfit.data.repeats import mean_scores
+from relfit.data.scored import Scores
 from relfit.util.checks import check_choice
 from relfit.util.errors import InputError, way
 from relfit.util.text import as_name, is_text, listed, visible

@@ -1,0 +1,207 @@
+"""Means over two crossed factors, such as items and training runs: covariances and degrees of
+freedom.
+
+A score ``y = D + item + run + rest`` has the mean D over n items and R runs, with the variance
+``var(item)/n + var(run)/R + var(rest)/(nR)``. Three covariances are estimated: V_items from the
+items' means over the runs, F from the runs' means over the items, and C, what the rest adds to
+F. ``V = V_items + F − C`` (Cameron, Gelbach and Miller 2011, with C from residuals of both
+factors, which has no bias where there are few runs). V is made at least as large as V_items
+and as F, as symmetric matrices, so that it is positive semi-definite.
+
+With two ways of grouping the items, F and C are the covariances by the second grouping and by
+the cells of both.
+
+Cameron, A. C., Gelbach, J. B., and Miller, D. L. (2011). Robust inference with multiway
+clustering. Journal of Business and Economic Statistics 29, 238–249.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from relfit.stats.dependence import pair_variances
+from relfit.stats.joint import Psi
+from relfit.util.arrays import Array
+from relfit.util.text import listed
+
+# The variance of runs in no direction is taken for smaller than this part of its mean over the
+# differences of models: the standard deviations of two or three runs are small by chance.
+LEAST_PART = 1.0 / 3.0
+
+# So many more runs or judges are what a note says the effect of.
+MORE_LEVELS = 3
+
+# From rows (n, k) to their means (k,), ψ rows, and degrees of freedom (k, k).
+Means = Callable[[Array], tuple[Array, Psi, Array | None]]
+
+
+@dataclass(frozen=True)
+class Factor:
+    """What a factor that is crossed with the items adds to the covariance of the means.
+
+    Attributes:
+        name: what its levels are called: "runs", "judges" or "groups".
+        levels: the number of levels, the smallest one of all models.
+        covariance: F (l, l).
+        rest: C (l, l), the part of F that V_items has already.
+        freedom: (l, l) degrees of freedom of the variances of the differences in F, and on
+            the diagonal of the values.
+        rest_freedom: those of C, (l, l) or one number.
+    """
+
+    name: str
+    levels: int
+    covariance: Array
+    rest: Array
+    freedom: Array
+    rest_freedom: Array | float
+
+    @property
+    def words(self) -> str:
+        """What the factor is called in the design of a comparison."""
+        if self.name == "groups":
+            return f"also clustered by {self.levels} other groups"
+        each = " of each model" if self.name == "runs" else ""
+        return f"{self.levels} random {self.name}{each}"
+
+    @cached_property
+    def bounded(self) -> Array:
+        """(l, l) F; of runs and judges as `least` has it."""
+        return self.covariance if self.name == "groups" else least(self.covariance)
+
+    @property
+    def added(self) -> Array:
+        """(l, l) what is added to V_items: (F − C)₊."""
+        return _positive(self.bounded - self.rest)
+
+
+def runs(table: Array, means: Means) -> Factor:
+    """The factor of training runs (n, l, k), which belong to one model each; NaN for the runs
+    that a model does not have.
+
+    ``F_ii = s_i²/R_i`` with the variance s_i² of the R_i runs' means: R_i − 1 degrees of
+    freedom for each model, and Satterthwaite's for differences.
+    """
+    count = table.shape[1]
+    variances, rest, uncertain = np.zeros((3, count))
+    levels = []
+    for j in range(count):
+        own = table[:, j, ~np.isnan(table[:, j]).all(axis=0)]
+        levels.append(own.shape[1])
+        variances[j] = means(own)[0].var(ddof=1) / levels[j]
+        residuals = own - own.mean(axis=1, keepdims=True)
+        inside = np.diag(means(residuals)[1].covariance()).sum()
+        rest[j] = inside / (levels[j] * (levels[j] - 1.0))
+        uncertain[j] = variances[j] ** 2 / (levels[j] - 1.0)
+    total = pair_variances(np.diag(variances))
+    squares = pair_variances(np.diag(uncertain))
+    fewest = min(levels)
+    freedom = np.full(total.shape, fewest - 1.0)
+    np.divide(np.square(total), squares, out=freedom, where=squares > 0.0)
+    inner = (len(table) - 1.0) * (fewest - 1.0)
+    return Factor("runs", fewest, np.diag(variances), np.diag(rest), freedom, inner)
+
+
+def judges(table: Array, means: Means) -> Factor:
+    """The factor of judges (n, l, J), who score every model: J − 1 degrees of freedom."""
+    n, count, levels = table.shape
+    each = np.stack([means(table[:, :, j])[0] for j in range(levels)])
+    centred = each - each.mean(axis=0)
+    overall = table.mean(axis=2)
+    rest = np.zeros((count, count))
+    for j in range(levels):
+        rest += means(table[:, :, j] - overall)[1].covariance()
+    return Factor(
+        "judges",
+        levels,
+        centred.T @ centred / (levels * (levels - 1.0)),
+        rest / (levels * (levels - 1.0)),
+        np.full((count, count), levels - 1.0),
+        (n - 1.0) * (levels - 1.0),
+    )
+
+
+def least(covariance: Array) -> Array:
+    """F with no contrast of the models below `LEAST_PART` of their mean.
+
+    With P the projection to contrasts and p = tr(PFP)/(l − 1), it is F + (pP/3 − PFP)₊.
+    """
+    count = len(covariance)
+    if count < 3:
+        return covariance
+    project = np.eye(count) - 1.0 / count
+    inside = project @ covariance @ project
+    floor = LEAST_PART * float(np.trace(inside)) / (count - 1.0)
+    return covariance + _positive(floor * project - inside)
+
+
+def crossed(items: Array, freedom: Array, factors: Sequence[Factor]) -> tuple[Array, Array]:
+    """V and the degrees of freedom (l, l) of the differences, from V_items with those of its
+    own, and the factors.
+
+    ``ν = v²/(v_items²/ν_items + Σ f²/ν_f + c²/ν_c)`` (Satterthwaite 1946), at least 1.
+    """
+    total = items + sum(factor.added for factor in factors)
+    for factor in factors:
+        total = total + _positive(factor.bounded - total)
+    uncertain = np.square(pair_variances(items)) / freedom
+    for factor in factors:
+        uncertain += np.square(pair_variances(factor.bounded)) / factor.freedom
+        uncertain += np.square(pair_variances(factor.rest)) / factor.rest_freedom
+    degrees = np.array(freedom)
+    variances = np.square(pair_variances(total))
+    np.divide(variances, uncertain, out=degrees, where=uncertain > 0.0)
+    return total, np.maximum(degrees, 1.0)
+
+
+def factor_note(items: Array, factors: Sequence[Factor], best: int) -> str | None:
+    """What part of the variance of the differences to the best model is due to the runs or
+    judges, and what more of each, and of items, would bring; None without runs and judges.
+
+    `items` is V_items. A variance changes with the numbers n of items and R of levels, R:
+    ``(v_items − c) n/n' + a R/R' + c nR/(n'R')``, with a of F − C and c of C.
+    """
+    named = [factor for factor in factors if factor.name != "groups"]
+    count = len(items)
+    if not named or count < 2:
+        return None
+    others = [j for j in range(count) if j != best]
+
+    def mean(covariance: Array) -> float:
+        return float(pair_variances(covariance)[best, others].mean())
+
+    whole = mean(items)
+    added = [mean(factor.added) for factor in factors]
+    total = whole + sum(added)
+    if total <= 0.0:
+        return None
+    shares = [f"{whole / total:.0%} items"]
+    gains = [("twice the items", whole / 2.0 + sum(added))]
+    for factor, own in zip(factors, added, strict=True):
+        shares.append(f"{own / total:.0%} {factor.name}")
+        if factor in named:
+            rest = min(mean(factor.rest), whole)
+            times = factor.levels / (factor.levels + MORE_LEVELS)
+            gains.append(
+                (f"{MORE_LEVELS} more {factor.name}", total - (own + rest) * (1.0 - times))
+            )
+    shorter = [
+        f"{words} would shorten the intervals by {1.0 - (less / total) ** 0.5:.0%}"
+        for words, less in reversed(gains)
+    ]
+    return (
+        f"variance of the differences to the best model: {listed(shares, quote=str)}; "
+        f"{', '.join(shorter)}"
+    )
+
+
+def _positive(matrix: Array) -> Array:
+    """The symmetric matrix without its negative eigenvalues; of a diagonal one the diagonal."""
+    if not np.any(matrix - np.diag(np.diag(matrix))):
+        return np.diag(np.maximum(np.diag(matrix), 0.0))
+    sizes, axes = np.linalg.eigh((matrix + matrix.T) / 2.0)
+    return np.asarray((axes * np.maximum(sizes, 0.0)) @ axes.T)
