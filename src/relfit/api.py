@@ -11,7 +11,14 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from relfit.checks import Compared, Estimated, Findings, run_checks, together
+from relfit.checks import (
+    Compared,
+    Estimated,
+    Findings,
+    ScoredItems,
+    run_checks,
+    together,
+)
 from relfit.checks.robustness import pair_findings, with_scores_kept
 from relfit.compute.reduce import PATCH_ROWS
 from relfit.data.arrays import as_rows
@@ -421,6 +428,10 @@ def compare_losses(
     read = scores(losses, names=names, **options).common(max_missing)
     read.larger_is_better()
     joint = from_losses(read, dependence=dependence, lags=lags)
+    found = run_checks(ScoredItems(read))
+    joint = replace(
+        joint, notes=(*joint.notes, *found.notes), doubts=(*joint.doubts, *found.doubts)
+    )
     result = decide(
         joint, test=test, alpha=alpha, correction=correction, margin=margin, rng=rng
     )

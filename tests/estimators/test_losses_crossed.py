@@ -176,6 +176,22 @@ def test_two_groupings(rng):
     assert "also clustered by 12 other groups" in joint.design
 
 
+def test_the_intraclass_correlation_of_groups(rng):
+    """Groups of 5 items of which .4 of the variance is common: d = 1 + 4 · 0.4, and 3000 items count as 3000/d."""
+    groups = np.repeat(np.arange(600), 5)
+    losses = np.sqrt(0.4) * rng.normal(size=(600, 3))[groups] + np.sqrt(0.6) * rng.normal(size=(3000, 3))
+    result = relfit.compare_losses(losses, groups=groups, higher_is_better=False, rng=0)
+    (note,) = [each for each in result.warnings if "intraclass correlation" in each]
+    of_groups, alone = (
+        pair_variances(relfit.from_losses(losses, **options).covariance)[~np.eye(3, dtype=bool)].sum()
+        for options in ({"groups": groups}, {})
+    )
+    effect = of_groups / alone
+    assert effect == pytest.approx(2.6, abs=0.2)
+    assert f"correlation {(effect - 1) / 4:.2f} of the differences, design effect {effect:.2g}" in note
+    assert f"so 3000 items count as about {3000 / effect:.0f} independent ones" in note
+
+
 def test_groups_as_a_series(rng):
     """With groups of one size, V is that of a series of the groups' means."""
     weeks = np.repeat(np.arange(40), 6)

@@ -42,6 +42,7 @@ _BY_ITEM = (
     "crossed",
     "labels",
     "prompts",
+    "outputs",
     "order",
     "runs",
     "judges",
@@ -49,7 +50,7 @@ _BY_ITEM = (
 _KEY = re.compile(r"(^|[_ ])(id|ids|idx|index|uid|uuid|key|item|no|number)$", re.IGNORECASE)
 # (n,) keys, or labels of strata or groups.
 Labels = NDArray[Any]
-_BY_MODEL = ("values", "labels", "runs", "judges")
+_BY_MODEL = ("values", "labels", "outputs", "runs", "judges")
 _MOST_NAMES = 8
 
 
@@ -68,6 +69,9 @@ class Scores:
         labels: (n, l) scores by people for some items, NaN for the others, divided by `unit`;
             or None.
         prompts: (n,) what was asked, or None.
+        outputs: (n, l) what each model answered, None where that is not known; or None.
+        boards: of logs, the task, the model, the number of the log's own summary, the mean of
+            the items, and how many they are.
         order: (n,) where the items stand in the file that they are from; None if they are in
             its order.
         repeats: the most scores that one model has for one item; their mean is its score.
@@ -97,6 +101,8 @@ class Scores:
     order: Rows | None = None
     crossed: Labels | None = None
     repeats: int = 1
+    outputs: Labels | None = None
+    boards: tuple[tuple[str, str, float, float, int], ...] = ()
     runs: Array | None = None
     judges: Array | None = None
     missing: str = MISSING[0]
@@ -131,9 +137,7 @@ class Scores:
 
     def of(self, models: Sequence[int] | Rows) -> Scores:
         """These models alone, by their places."""
-        by_model = {
-            name: getattr(self, name) for name in ("values", "labels", "runs", "judges")
-        }
+        by_model = {name: getattr(self, name) for name in _BY_MODEL}
         kept = {name: x[:, models] for name, x in by_model.items() if x is not None}
         return replace(self, names=tuple(self.names[int(j)] for j in models), **kept)
 

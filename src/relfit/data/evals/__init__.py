@@ -143,9 +143,31 @@ def _as_scores(logs: Sequence[Log]) -> Scores:
         items=np.array([item for _, item in prompts], dtype=object),
         strata=np.array(tasks) if len(set(tasks)) > 1 else None,
         prompts=np.array(list(prompts.values()), dtype=object),
+        outputs=_outputs(logs, rows, models),
+        boards=tuple(_boards(logs)),
         repeats=int(counts.max(initial=1)),
         part=("task", "tasks"),
     )
+
+
+def _outputs(
+    logs: Sequence[Log], rows: Mapping[tuple[str, str], int], models: Mapping[str, int]
+) -> Any:
+    """(items, models) what each model answered, the last time; None if no log has outputs."""
+    held = np.full((len(rows), len(models)), None, dtype=object)
+    for log in logs:
+        for each in log.scores:
+            held[rows[log.task, each.item], models[log.model]] = each.output
+    return held if any(text is not None for text in held.ravel()) else None
+
+
+def _boards(logs: Sequence[Log]) -> Iterator[tuple[str, str, float, float, int]]:
+    """What `Scores.boards` holds, of scores from 0 to 1: other summaries may be no means."""
+    for log in logs:
+        known = [each.score for each in log.scores if each.score == each.score]
+        fractions = known and min(known) >= 0.0 and max(known) <= 1.0
+        if log.board is not None and fractions:
+            yield log.task, log.model, log.board, sum(known) / len(known), len(known)
 
 
 def _several(value: Any) -> tuple[Any, ...]:
