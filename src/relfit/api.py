@@ -607,6 +607,13 @@ def _planning(
         pilot = pilot.pilot()
     elif isinstance(pilot, Scores):
         pilot.larger_is_better()
+        for name in ("runs", "judges"):
+            if getattr(pilot, name) is not None:
+                raise InputError(
+                    f"pilot: expected scores without {name}, whose variance does not shrink "
+                    f"with more items; compare_losses has a note on how many more {name} or "
+                    f"items separate two models"
+                )
         pilot = from_losses(pilot)
     start = as_pilot(pilot, linear=linear)
     alpha = check_alpha(alpha)

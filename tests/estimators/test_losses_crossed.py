@@ -121,7 +121,7 @@ def test_judges_are_common_to_all_models(rng):
 
 
 def test_the_note_says_what_more_runs_would_bring(rng):
-    cube = rng.normal(size=(200, 2, 4)) + np.array([[0.0, 0.3, -0.3, 0.2], [0.5, 0.2, 0.7, 0.4]])[None]
+    cube = rng.normal(size=(200, 2, 4)) + np.array([[0.0, 0.3, -0.3, 0.2], [0.6, -0.1, 0.7, 0.1]])
     result = relfit.compare_losses(cube, higher_is_better=False, rng=0)
     (note,) = [each for each in result.warnings if each.startswith("variance of the differences")]
     joint = relfit.from_losses(cube, higher_is_better=False)
@@ -131,6 +131,15 @@ def test_the_note_says_what_more_runs_would_bring(rng):
     # With runs that differ much more than items do, 7 runs in place of 4 make errors √(4/7) as large.
     apart = relfit.compare_losses(cube + 10.0 * rng.normal(size=(2, 4)), higher_is_better=False, rng=0)
     assert any("3 more runs would shorten the intervals by 24%" in each for each in apart.warnings)
+    # What separates two models: with so many runs the true difference is 1.645 + 0.842 errors away.
+    (needed,) = [each for each in result.warnings if each.startswith("to separate")]
+    more = int(needed.split("about ")[1].split(" more runs")[0].replace(",", ""))
+    of_runs = pair_variances(np.diag(cube.mean(axis=0).var(axis=1, ddof=1) / 4))[0, 1]
+    gap = abs(joint.values[0] - joint.values[1])
+    left = total - of_runs * more / (4 + more)
+    assert gap / np.sqrt(left) == pytest.approx(1.6449 + 0.8416, rel=0.03)
+    assert "if they are" in needed
+    refused(lambda: relfit.plan(relfit.scores(cube, higher_is_better=False)), "expected scores without runs")
     assert "4 random runs of each model" in str(result).splitlines()[0]
     assert relfit.Comparison.from_json(result.to_json()).warnings == result.warnings
 

@@ -5,7 +5,7 @@ training runs and judges, labels by people, items that some models lack.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from relfit.data.scored import FEWEST_ITEMS, Scores, as_text
 from relfit.estimators.holes import additive_means
-from relfit.stats.crossed import Factor, crossed, factor_note, judges, runs
+from relfit.stats.crossed import Factor, crossed, factor_notes, judges, runs
 from relfit.stats.dependence import (
     cluster_freedom,
     pair_variances,
@@ -91,7 +91,7 @@ def item_means(table: Scores, rows: Array, dependence: str, lags: int | None) ->
     factors = _factors(table, means, rows)
     if factors:
         design += [factor.words for factor in factors]
-        found = _with_factors(found, factors, len(rows))
+        found = _with_factors(found, factors, table.names, len(rows))
     if holes:
         design.append("adjusted for missing scores")
     plain = not holes and not factors and len(parts) == 1 and members is None
@@ -176,14 +176,15 @@ def _other_groups(table: Scores, means: Callable[..., Means], rows: Array) -> Fa
     )
 
 
-def _with_factors(means: ItemMeans, factors: list[Factor], n: int) -> ItemMeans:
+def _with_factors(
+    means: ItemMeans, factors: list[Factor], names: Sequence[str], n: int
+) -> ItemMeans:
     """The means with what the factors add to their covariance."""
     items = means.psi.covariance() if means.covariance is None else means.covariance
     own = np.full(items.shape, n - 1.0) if means.freedom is None else means.freedom
     covariance, freedom = crossed(items, own, factors)
-    note = factor_note(items, factors, int(means.values.argmin()))
-    notes = means.notes if note is None else (*means.notes, note)
-    return replace(means, covariance=covariance, freedom=freedom, notes=notes)
+    notes = factor_notes(items, factors, means.values, names, n)
+    return replace(means, covariance=covariance, freedom=freedom, notes=(*means.notes, *notes))
 
 
 def design_effect(grouped: Array, alone: Array, members: Rows) -> str:

@@ -17,16 +17,18 @@ clustering. Journal of Business and Economic Statistics 29, 238–249.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.special import ndtri
 
 from relfit.stats.dependence import pair_variances
 from relfit.stats.joint import Psi
 from relfit.util.arrays import Array
-from relfit.util.text import listed
+from relfit.util.text import listed, quoted
 
 # The variance of runs in no direction is taken for smaller than this part of its mean over the
 # differences of models: the standard deviations of two or three runs are small by chance.
@@ -34,6 +36,11 @@ LEAST_PART = 1.0 / 3.0
 
 # So many more runs or judges are what a note says the effect of.
 MORE_LEVELS = 3
+# The power and the level at which a note says how many separate two models, and the largest
+# number that it names.
+PLANNED_POWER = 0.8
+PLANNED_ALPHA = 0.05
+MOST_PLANNED = 1e6
 
 # From rows (n, k) to their means (k,), ψ rows, and degrees of freedom (k, k).
 Means = Callable[[Array], tuple[Array, Psi, Array | None]]
@@ -158,45 +165,108 @@ def crossed(items: Array, freedom: Array, factors: Sequence[Factor]) -> tuple[Ar
     return total, np.maximum(degrees, 1.0)
 
 
-def factor_note(items: Array, factors: Sequence[Factor], best: int) -> str | None:
-    """What part of the variance of the differences to the best model is due to the runs or
-    judges, and what more of each, and of items, would bring; None without runs and judges.
+@dataclass(frozen=True)
+class Parts:
+    """The variance of a difference, or the mean over several, by what it is due to.
 
-    `items` is V_items. A variance changes with the numbers n of items and R of levels, R:
-    ``(v_items − c) n/n' + a R/R' + c nR/(n'R')``, with a of F − C and c of C.
+    Attributes:
+        items: the part of V_items, for n items.
+        n: the number of items.
+        names, levels: of the runs and judges.
+        added: what each of them adds, the part of F − C.
+        rest: the part of C, which is in `items` and shrinks with the levels, too.
+
+    With n' items and R' levels it is ``(items − rest) n/n' + added R/R' + rest nR/(n'R')``.
     """
-    named = [factor for factor in factors if factor.name != "groups"]
-    count = len(items)
-    if not named or count < 2:
-        return None
-    others = [j for j in range(count) if j != best]
+
+    items: float
+    n: int
+    names: tuple[str, ...]
+    levels: tuple[int, ...]
+    added: tuple[float, ...]
+    rest: tuple[float, ...]
+
+    @property
+    def total(self) -> float:
+        return self.items + sum(self.added)
+
+    def with_levels(self, k: int, more: float) -> float:
+        """The variance with so many more runs or judges."""
+        part = more / (self.levels[k] + more)
+        return self.total - (self.added[k] + self.rest[k]) * part
+
+    def more_levels(self, k: int, variance: float) -> float:
+        """How many more runs or judges have this variance; without limit if none has."""
+        shrinking = self.added[k] + self.rest[k]
+        left = variance - (self.total - shrinking)
+        return self.levels[k] * (shrinking / left - 1.0) if left > 0.0 else math.inf
+
+    def more_items(self, variance: float) -> float:
+        """How many more items have this variance; without limit if none has."""
+        left = variance - sum(self.added)
+        return self.n * (self.items / left - 1.0) if left > 0.0 else math.inf
+
+
+def parts_of(
+    items: Array, factors: Sequence[Factor], n: int, best: int, others: Sequence[int]
+) -> Parts:
+    """The mean parts in the variances of the differences between the best and other models."""
 
     def mean(covariance: Array) -> float:
-        return float(pair_variances(covariance)[best, others].mean())
+        return float(pair_variances(covariance)[best, list(others)].mean())
 
-    whole = mean(items)
-    added = [mean(factor.added) for factor in factors]
-    total = whole + sum(added)
-    if total <= 0.0:
-        return None
-    shares = [f"{whole / total:.0%} items"]
-    gains = [("twice the items", whole / 2.0 + sum(added))]
-    for factor, own in zip(factors, added, strict=True):
-        shares.append(f"{own / total:.0%} {factor.name}")
-        if factor in named:
-            rest = min(mean(factor.rest), whole)
-            times = factor.levels / (factor.levels + MORE_LEVELS)
-            gains.append(
-                (f"{MORE_LEVELS} more {factor.name}", total - (own + rest) * (1.0 - times))
-            )
-    shorter = [
-        f"{words} would shorten the intervals by {1.0 - (less / total) ** 0.5:.0%}"
-        for words, less in reversed(gains)
-    ]
-    return (
-        f"variance of the differences to the best model: {listed(shares, quote=str)}; "
-        f"{', '.join(shorter)}"
+    named = [factor for factor in factors if factor.name != "groups"]
+    grouped = [factor for factor in factors if factor.name == "groups"]
+    whole = mean(items) + sum(mean(factor.added) for factor in grouped)
+    return Parts(
+        whole,
+        n,
+        tuple(factor.name for factor in named),
+        tuple(factor.levels for factor in named),
+        tuple(mean(factor.added) for factor in named),
+        tuple(min(mean(factor.rest), whole) for factor in named),
     )
+
+
+def factor_notes(
+    items: Array, factors: Sequence[Factor], values: Array, names: Sequence[str], n: int
+) -> list[str]:
+    """What part of the variance of the differences to the best model is due to runs or judges,
+    what more of each would bring, and how many would separate the two best models.
+    """
+    best, *others = np.argsort(values, kind="stable").tolist()
+    parts = parts_of(items, factors, n, best, others) if others else None
+    if parts is None or not parts.names or parts.total <= 0.0:
+        return []
+    shares = [f"{parts.items / parts.total:.0%} items"]
+    gains = []
+    for k, name in enumerate(parts.names):
+        shares.append(f"{parts.added[k] / parts.total:.0%} {name}")
+        shorter = 1.0 - math.sqrt(parts.with_levels(k, MORE_LEVELS) / parts.total)
+        gains.append(f"{MORE_LEVELS} more {name} would shorten the intervals by {shorter:.0%}")
+    shorter = 1.0 - math.sqrt((parts.items / 2.0 + sum(parts.added)) / parts.total)
+    gains.append(f"twice the items by {shorter:.0%}")
+    note = (
+        f"variance of the differences to the best model: {listed(shares, quote=str)}; "
+        f"{', '.join(gains)}"
+    )
+    second = others[0]
+    gap = float(values[second] - values[best])
+    needed = (gap / (ndtri(1.0 - PLANNED_ALPHA) + ndtri(PLANNED_POWER))) ** 2
+    two = parts_of(items, factors, n, best, [second])
+    if gap <= 0.0 or two.total <= needed:
+        return [note]
+    ways = [(name, two.more_levels(k, needed)) for k, name in enumerate(two.names)]
+    ways.append(("items", two.more_items(needed)))
+    found = [f"about {more:,.0f} more {name}" for name, more in ways if more < MOST_PLANNED]
+    which = (
+        listed(found, "or", quote=str) if found else "neither more items nor more runs alone"
+    )
+    return [
+        note,
+        f"to separate {quoted(names[second])} from {quoted(names[best])} with probability "
+        f"{PLANNED_POWER:.0%}, if they are {gap:.2g} apart (α = {PLANNED_ALPHA:g}): {which}",
+    ]
 
 
 def _positive(matrix: Array) -> Array:
