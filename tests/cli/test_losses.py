@@ -179,3 +179,16 @@ def test_a_column_that_is_no_model(folder, capsys, right):
         result = relfit.Comparison.from_json((folder / "r.json").read_text())
         assert set(result.names) == set(NAMES)
         assert main(["report", "r.json", "t.csv", "--html", "again.html"]) == 0
+
+
+def test_a_plan_from_a_table_and_from_logs(folder, capsys, right):
+    """The sentence of `relfit.plan` for the same scores; a table without a direction is no pilot."""
+    assert main(["plan", "wide.csv", "--higher-is-better", "--seed", "1"]) == 0
+    out = capsys.readouterr().out
+    expected = relfit.plan(relfit.scores(right, names=NAMES, higher_is_better=True), rng=1)
+    assert out.splitlines()[0] == str(expected).splitlines()[0]
+    assert "from" in out.splitlines()[0]
+    assert main(["plan", *LONG, "--seed", "1"]) == 0
+    assert "small" in capsys.readouterr().out
+    assert "a table of scores with --higher-is-better" in refused_line(capsys, "plan", "wide.csv")
+    assert "--item: expected a single table of scores" in refused_line(capsys, "plan", "a.csv", "b.csv", "--item", "doc")
