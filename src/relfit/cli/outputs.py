@@ -60,8 +60,9 @@ _WITH_VALUE = (
 )
 SHOW = opt(
     "--show",
-    "Also print the ranks that each model could have, or all pairs of models.",
-    choices=["ranks", "pairs"],
+    "Also print the ranks that each model could have, all pairs of models, or letters: models "
+    "with a common letter are not separated.",
+    choices=["ranks", "pairs", "letters"],
     multiple=True,
 )
 GATE_REQUIRE = opt(
