@@ -607,14 +607,9 @@ def _planning(
         pilot = pilot.pilot()
     elif isinstance(pilot, Scores):
         pilot.larger_is_better()
-        for name in ("runs", "judges"):
-            if getattr(pilot, name) is not None:
-                raise InputError(
-                    f"pilot: expected scores without {name}, whose variance does not shrink "
-                    f"with more items; compare_losses has a note on how many more {name} or "
-                    f"items separate two models"
-                )
         pilot = from_losses(pilot)
+    if isinstance(pilot, JointEstimate):
+        _refuse_components(pilot)
     start = as_pilot(pilot, linear=linear)
     alpha = check_alpha(alpha)
     several = np.iterable(tests) and not isinstance(tests, str)
@@ -650,6 +645,17 @@ def _planning(
     check_whole("trials", trials, FEWEST_TRIALS, "fewer give no usable power")
     power = check_power(power, alpha)
     return Planning(start, power, alpha, chosen, corrections, fewest, rows, int(trials))
+
+
+def _refuse_components(joint: JointEstimate) -> None:
+    """Refuse an estimate whose variance does not shrink with more items alone."""
+    if joint.components:
+        others = [name for name in joint.components if name != "items"]
+        raise InputError(
+            f"pilot: expected scores without {others[0]}, whose part of the variance does not "
+            f"shrink with more items; compare_losses has a note on how many more "
+            f"{others[0]} or items separate two models"
+        )
 
 
 def _fewest_rows(test: Test, tested: int, selected: int) -> int:

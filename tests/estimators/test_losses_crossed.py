@@ -7,6 +7,7 @@ import pytest
 from refusals import refused
 
 import relfit
+from relfit.report.gate import judge
 from relfit.stats.crossed import Factor, crossed, least
 from relfit.stats.dependence import pair_variances
 from relfit.stats.joint import gram
@@ -141,7 +142,16 @@ def test_the_note_says_what_more_runs_would_bring(rng):
     assert "if they are" in needed
     refused(lambda: relfit.plan(relfit.scores(cube, higher_is_better=False)), "expected scores without runs")
     assert "4 random runs of each model" in str(result).splitlines()[0]
-    assert relfit.Comparison.from_json(result.to_json()).warnings == result.warnings
+    again = relfit.Comparison.from_json(result.to_json())
+    assert again.warnings == result.warnings
+    assert (
+        again.components
+        == result.components
+        == pytest.approx({"items": items / total, "runs": 1 - items / total}, abs=1e-3)
+    )
+    # Neither a plan nor a gate counts on more items alone.
+    refused(lambda: relfit.plan(again), "expected scores without runs")
+    assert "would decide" not in judge(again, result.names[1 - result.best_index]).sentence
 
 
 def test_repetitions_that_differ_as_runs_do_have_a_note(rng):
@@ -235,6 +245,14 @@ def test_groups_as_a_series(rng):
 def test_refusals_of_runs(cube, change, options, words):
     roles = {"item": "item", "model": "model", "score": "loss", "run": "run", **options}
     refused(lambda: relfit.from_losses(change(tall(cube)), **roles), words)
+
+
+def test_runs_of_different_items(rng):
+    """A column that splits the items is no run."""
+    table = tall(rng.normal(size=(60, 2, 1)))
+    table["run"] = [str(item % 2) for item in table["item"]]
+    roles = {"item": "item", "model": "model", "score": "loss", "run": "run"}
+    refused(lambda: relfit.from_losses(table, **roles), "run: expected at least 20 items with scores of every run")
 
 
 def test_other_refusals(cube, rng):

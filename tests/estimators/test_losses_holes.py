@@ -76,7 +76,7 @@ def test_the_notes_and_what_is_left_out(rng, tmp_path):
     result = relfit.compare_losses(named, missing="adjust", higher_is_better=False, rng=0)
     assert result.names == ("one", "two")
     text = str(result)
-    assert "models left out, which have scores of less than 50% of the items (min_coverage): few (" in text
+    assert "models left out, which have scores of fewer items than min_coverage=0.5 allows: few (" in text
     assert "this assumes that an item is as much harder for one model as for another" in text
     assert "one 8" in text
     every = relfit.compare_losses(named, missing="adjust", min_coverage=0.0, higher_is_better=False, rng=0)

@@ -268,6 +268,13 @@ def _without_missing(table: Scores, max_missing: float) -> Scores:
             f"of {len(lacking)} items without some: {_held(table)}; score them, or use "
             f"{way('--missing common or --missing adjust', 'missing=common or adjust')}"
         )
+    for name, cube in (("run", table.runs), ("judge", table.judges)):
+        whole = 0 if cube is None else int((~is_incomplete(cube)).sum())
+        if cube is not None and whole < FEWEST_ITEMS <= len(cube):
+            raise InputError(
+                f"{name}: expected at least {FEWEST_ITEMS} items with scores of every {name} "
+                f"of every model, got {whole} of {len(cube)}"
+            )
     if kept < FEWEST_ITEMS:
         n = len(missing)
         lost = ""
@@ -333,8 +340,9 @@ def _with_holes(table: Scores) -> Scores:
             f"{quoted(table.names[j])} ({coverage[j]:.1%})" for j in np.flatnonzero(few)
         ]
         table = table.of(np.flatnonzero(~few)).noted(
-            f"models left out, which have scores of less than {table.min_coverage:.0%} of the "
-            f"items (min_coverage): {listed(left_out, most=len(left_out), quote=str)}"
+            f"models left out, which have scores of fewer items than "
+            f"min_coverage={table.min_coverage:g} allows: "
+            f"{listed(left_out, most=len(left_out), quote=str)}"
         )
         there = there[:, ~few]
     scored = np.asarray(there.any(axis=1))

@@ -135,6 +135,7 @@ def from_losses(
         unit=table.unit,
         doubts=doubts,
         freedom=means.freedom,
+        components=means.components,
     )
 
 

@@ -44,7 +44,7 @@ class ItemMeans:
         covariance: V where it is not that of the ψ rows, else None.
         freedom: (l, l) degrees of freedom, or None where they follow from the number of rows.
         strata: (n,) the stratum of each item, or None.
-        groups, design, binary: as in `JointEstimate`.
+        groups, components, design, binary: as in `JointEstimate`.
         notes: sentences about the design.
     """
 
@@ -54,6 +54,7 @@ class ItemMeans:
     freedom: Array | None = None
     strata: Rows | None = None
     groups: tuple[int, ...] | None = None
+    components: dict[str, float] | None = None
     design: str | None = None
     binary: bool = False
     notes: tuple[str, ...] = ()
@@ -183,8 +184,14 @@ def _with_factors(
     items = means.psi.covariance() if means.covariance is None else means.covariance
     own = np.full(items.shape, n - 1.0) if means.freedom is None else means.freedom
     covariance, freedom = crossed(items, own, factors)
-    notes = factor_notes(items, factors, means.values, names, n)
-    return replace(means, covariance=covariance, freedom=freedom, notes=(*means.notes, *notes))
+    notes, parts = factor_notes(items, factors, means.values, names, n)
+    return replace(
+        means,
+        covariance=covariance,
+        freedom=freedom,
+        notes=(*means.notes, *notes),
+        components=parts,
+    )
 
 
 def design_effect(grouped: Array, alone: Array, members: Rows) -> str:

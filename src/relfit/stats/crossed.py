@@ -190,6 +190,11 @@ class Parts:
     def total(self) -> float:
         return self.items + sum(self.added)
 
+    def shares(self) -> dict[str, float]:
+        """The parts of the total by name."""
+        added = zip(self.names, self.added, strict=True)
+        return {"items": self.items / self.total} | {k: v / self.total for k, v in added}
+
     def with_levels(self, k: int, more: float) -> float:
         """The variance with so many more runs or judges."""
         part = more / (self.levels[k] + more)
@@ -230,18 +235,18 @@ def parts_of(
 
 def factor_notes(
     items: Array, factors: Sequence[Factor], values: Array, names: Sequence[str], n: int
-) -> list[str]:
+) -> tuple[list[str], dict[str, float] | None]:
     """What part of the variance of the differences to the best model is due to runs or judges,
-    what more of each would bring, and how many would separate the two best models.
+    what more of each would bring, and how many would separate the two best models; and the
+    parts as numbers.
     """
     best, *others = np.argsort(values, kind="stable").tolist()
     parts = parts_of(items, factors, n, best, others) if others else None
     if parts is None or not parts.names or parts.total <= 0.0:
-        return []
-    shares = [f"{parts.items / parts.total:.0%} items"]
+        return [], None
+    shares = [f"{part:.0%} {name}" for name, part in parts.shares().items()]
     gains = []
     for k, name in enumerate(parts.names):
-        shares.append(f"{parts.added[k] / parts.total:.0%} {name}")
         shorter = 1.0 - math.sqrt(parts.with_levels(k, MORE_LEVELS) / parts.total)
         gains.append(f"{MORE_LEVELS} more {name} would shorten the intervals by {shorter:.0%}")
     shorter = 1.0 - math.sqrt((parts.items / 2.0 + sum(parts.added)) / parts.total)
@@ -255,18 +260,18 @@ def factor_notes(
     needed = (gap / (ndtri(1.0 - PLANNED_ALPHA) + ndtri(PLANNED_POWER))) ** 2
     two = parts_of(items, factors, n, best, [second])
     if gap <= 0.0 or two.total <= needed:
-        return [note]
+        return [note], parts.shares()
     ways = [(name, two.more_levels(k, needed)) for k, name in enumerate(two.names)]
     ways.append(("items", two.more_items(needed)))
     found = [f"about {more:,.0f} more {name}" for name, more in ways if more < MOST_PLANNED]
     which = (
         listed(found, "or", quote=str) if found else "neither more items nor more runs alone"
     )
-    return [
-        note,
+    needed_note = (
         f"to separate {quoted(names[second])} from {quoted(names[best])} with probability "
-        f"{PLANNED_POWER:.0%}, if they are {gap:.2g} apart (α = {PLANNED_ALPHA:g}): {which}",
-    ]
+        f"{PLANNED_POWER:.0%}, if they are {gap:.2g} apart (α = {PLANNED_ALPHA:g}): {which}"
+    )
+    return [note, needed_note], parts.shares()
 
 
 def _positive(matrix: Array) -> Array:
