@@ -121,7 +121,7 @@ def test_judges_are_common_to_all_models(rng):
     np.testing.assert_allclose(table.covariance, differing.covariance, rtol=1e-9)
 
 
-def test_the_note_says_what_more_runs_would_bring(rng):
+def test_the_note_says_what_more_runs_would_bring(rng, tmp_path):
     cube = rng.normal(size=(200, 2, 4)) + np.array([[0.0, 0.3, -0.3, 0.2], [0.6, -0.1, 0.7, 0.1]])
     result = relfit.compare_losses(cube, higher_is_better=False, rng=0)
     (note,) = [each for each in result.warnings if each.startswith("variance of the differences")]
@@ -149,6 +149,8 @@ def test_the_note_says_what_more_runs_would_bring(rng):
         == result.components
         == pytest.approx({"items": items / total, "runs": 1 - items / total}, abs=1e-3)
     )
+    result.report(tmp_path / "page.html", data=relfit.scores(cube, higher_is_better=False))
+    assert "To separate" in (tmp_path / "page.html").read_text()
     # Neither a plan nor a gate counts on more items alone.
     refused(lambda: relfit.plan(again), "expected scores without runs")
     assert "would decide" not in judge(again, result.names[1 - result.best_index]).sentence

@@ -41,6 +41,8 @@ MORE_LEVELS = 3
 PLANNED_POWER = 0.8
 PLANNED_ALPHA = 0.05
 MOST_PLANNED = 1e6
+# How the note on what separates two models begins.
+SEPARATION = "to separate "
 
 # From rows (n, k) to their means (k,), ψ rows, and degrees of freedom (k, k).
 Means = Callable[[Array], tuple[Array, Psi, Array | None]]
@@ -268,7 +270,7 @@ def factor_notes(
         listed(found, "or", quote=str) if found else "neither more items nor more runs alone"
     )
     needed_note = (
-        f"to separate {quoted(names[second])} from {quoted(names[best])} with probability "
+        f"{SEPARATION}{quoted(names[second])} from {quoted(names[best])} with probability "
         f"{PLANNED_POWER:.0%}, if they are {gap:.2g} apart (α = {PLANNED_ALPHA:g}): {which}"
     )
     return [note, needed_note], parts.shares()
