@@ -100,13 +100,12 @@ def stratum_rows(comparison: Comparison, table: Scores) -> list[StratumRow]:
         return []
     labels, codes = np.unique(table.strata, return_inverse=True)
     chosen = [comparison.names.index(row["name"]) for row in comparison.rows()[:MOST_MODELS]]
-    names = tuple(comparison.names[i] for i in chosen)
     grades: tuple[str, ...] | None = tuple(comparison.grade[i] for i in chosen)
     rows = [_row(comparison, None, len(codes), comparison.discrepancy[chosen], grades)]
     for code, label in enumerate(labels.tolist()[:MOST_STRATA]):
-        part = table.at(codes.ravel() == code)
-        values = part.values[:, chosen]
-        alone = replace(part, names=names, values=values, strata=None, weights=None, notes=())
+        part = table.at(codes.ravel() == code).of(chosen)
+        values = part.values
+        alone = replace(part, strata=None, weights=None, notes=())
         grades = _grades(comparison, alone)
         rows.append(_row(comparison, as_text(label), len(values), values.mean(axis=0), grades))
     return rows

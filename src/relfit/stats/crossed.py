@@ -30,8 +30,9 @@ from relfit.stats.joint import Psi
 from relfit.util.arrays import Array
 from relfit.util.text import listed, quoted
 
-# The variance of runs in no direction is taken for smaller than this part of its mean over the
-# differences of models: the standard deviations of two or three runs are small by chance.
+# The variance of two runs, or of judges, is in no direction taken for smaller than this part of
+# its mean over the differences of models: the standard deviation of two runs may be small by
+# chance, and few judges differ in few directions.
 LEAST_PART = 1.0 / 3.0
 
 # So many more runs or judges are what a note says the effect of.
@@ -79,8 +80,9 @@ class Factor:
 
     @cached_property
     def bounded(self) -> Array:
-        """(l, l) F; of runs and judges as `least` has it."""
-        return self.covariance if self.name == "groups" else least(self.covariance)
+        """(l, l) F; of two runs of each model, and of judges, as `least` has it."""
+        few = self.name == "judges" or (self.name == "runs" and self.levels == 2)
+        return least(self.covariance) if few else self.covariance
 
     @property
     def added(self) -> Array:
