@@ -257,6 +257,15 @@ def test_runs_of_different_items(rng):
     refused(lambda: relfit.from_losses(table, **roles), "run: expected at least 20 items with scores of every run")
 
 
+def test_a_key_for_a_run(rng):
+    """A column in which every value is different would be an array of n² numbers."""
+    n = 3000
+    table = {"item": [*range(n)] * 2, "model": ["a"] * n + ["b"] * n, "loss": rng.normal(size=2 * n)}
+    table["run"] = [str(k) for k in range(2 * n)]
+    roles = {"item": "item", "model": "model", "score": "loss", "run": "run"}
+    refused(lambda: relfit.from_losses(table, **roles), "run: expected runs with scores of many items, got 3000 runs")
+
+
 def test_other_refusals(cube, rng):
     marks = tall(cube, "judge")
     kept = [

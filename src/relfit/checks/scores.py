@@ -5,6 +5,7 @@ good the models are.
 from __future__ import annotations
 
 from collections import Counter
+from hashlib import sha256
 
 import numpy as np
 
@@ -65,10 +66,12 @@ def equal_scores(audited: ScoredItems) -> Findings:
     scores = audited.scores
     places: dict[bytes, list[int]] = {}
     for j, column in enumerate(scores.values.T):
-        if _others(column) >= FEWEST_OTHERS:
-            places.setdefault(np.ascontiguousarray(column).tobytes(), []).append(j)
+        digest = sha256(np.ascontiguousarray(column).tobytes()).digest()
+        places.setdefault(digest, []).append(j)
     found = [
-        listed([scores.names[j] for j in same]) for same in places.values() if len(same) > 1
+        listed([scores.names[j] for j in same])
+        for same in places.values()
+        if len(same) > 1 and _others(scores.values[:, same[0]]) >= FEWEST_OTHERS
     ]
     if not found:
         return Findings()

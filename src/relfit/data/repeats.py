@@ -22,6 +22,9 @@ from relfit.util.text import is_text, listed
 # Unnamed repetitions that differ from run to run with a smaller p-value, over all models
 # together, have a note.
 NOTE_LEVEL = 1e-3
+# An array of items, models and runs has at most so many cells for each score, or so many.
+SPARSEST = 20
+SMALL_CUBE = 2**20
 _MOST_NAMES = 6
 
 
@@ -35,10 +38,22 @@ def mean_scores(place: Rows, values: Array, shape: tuple[int, ...]) -> tuple[Arr
     return means.reshape(shape), counts.reshape(shape)
 
 
-def by_level(place: Rows, values: Array, shape: tuple[int, int], level: Rows) -> Array:
+def by_level(
+    role: str, place: Rows, values: Array, shape: tuple[int, int], level: Rows
+) -> Array:
     """(n, l, k) mean scores; `place` is that of an item and model, `level` the run or judge."""
     count = int(level.max(initial=0)) + 1
+    if not is_dense(shape, count, len(values)):
+        raise InputError(
+            f"{role}: expected {role}s with scores of many items, got {count} {role}s and "
+            f"{len(values)} scores of {shape[0]} items"
+        )
     return mean_scores(place * count + level, values, (*shape, count))[0]
+
+
+def is_dense(shape: tuple[int, int], levels: int, count: int) -> bool:
+    """True if so many scores fill a fair part of an array of items, models and levels."""
+    return shape[0] * shape[1] * levels <= SPARSEST * count + SMALL_CUBE
 
 
 def run_levels(runs: Rows, models: Rows) -> Rows:

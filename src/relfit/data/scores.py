@@ -26,6 +26,7 @@ from relfit.data.metrics import known_direction, told_direction
 from relfit.data.repeats import (
     by_level,
     check_levels,
+    is_dense,
     levels_of,
     mean_levels,
     mean_scores,
@@ -542,7 +543,7 @@ def _by_item(
             _, own = np.unique(_codes(aside[role])[1], return_inverse=True)
             own = np.repeat(own.ravel(), len(values) // len(own.ravel()))
             level = run_levels(own, models) if role == "run" else own
-            cube = by_level(place, values, shape, level)
+            cube = by_level(role, place, values, shape, level)
             texts = [as_text(label) for label in np.unique(labels[role]).tolist()]
             check_levels(role, cube, names, texts)
             cubes[f"{role}s"] = cube
@@ -554,7 +555,10 @@ def _by_item(
             f"{several} of {len(first)} items have up to {most} scores of one model; an item's "
             f"score is their mean"
         )
-        differ = run_note(by_level(place, values, shape, occurrences(place)), names)
+        differ = None
+        if is_dense(shape, most, len(values)):
+            repeated = by_level("run", place, values, shape, occurrences(place))
+            differ = run_note(repeated, names)
         notes = (note,) if differ is None else (note, differ)
     at_first = {role: column[first] for role, column in labels.items()}
     checked = _checked(
