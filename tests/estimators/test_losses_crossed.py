@@ -242,6 +242,7 @@ def test_groups_as_a_series(rng):
         (lambda t: t, {"run": "seed"}, "run: expected the name of a column"),
         (lambda t: t, {"run": True}, "run: expected an array (items, models, runs)"),
         (lambda t: t, {"group": ["a", "b", "c"]}, "group: expected the names of one or two columns"),
+        (lambda t: t, {"group": ["item", "item"]}, "group: expected different columns, got 'item' twice"),
     ],
 )
 def test_refusals_of_runs(cube, change, options, words):

@@ -247,6 +247,8 @@ def _one_or_two(argument: str, names: Any) -> tuple[str | None, str | None]:
     several = tuple(names) if np.iterable(names) else ()
     if len(several) not in (1, 2) or not all(isinstance(each, str) for each in several):
         raise InputError(f"{argument}: expected the names of one or two columns, got {names!r}")
+    if len(set(several)) < len(several):
+        raise InputError(f"{argument}: expected different columns, got {several[0]!r} twice")
     return several[0], several[1] if len(several) == 2 else None
 
 
@@ -264,7 +266,7 @@ def _with_key(source: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, str
     item = given.get("item")
     if item is None or isinstance(item, str):
         return source, dict(given)
-    names = list(item)
+    names = list(dict.fromkeys(item))
     others = {role: column for role, column in given.items() if role != "item"}
     columns = dict(_columns_of(source))
     code = np.zeros(len(next(iter(columns.values()))), dtype=np.intp)

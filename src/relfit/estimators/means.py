@@ -87,8 +87,9 @@ def item_means(table: Scores, rows: Array, dependence: str, lags: int | None) ->
         found, words = _series(table, found, lags)
         design.append(words)
     elif members is not None and groups is not None and freedom is not None:
-        note = design_effect(psi.covariance(), means(rows, None)[1].covariance(), members)
-        found = replace(found, notes=(note, *_few_groups(*groups, freedom)))
+        alone = means(rows, None)[1].covariance()
+        effect = design_effect(psi.covariance(), alone, members)
+        found = replace(found, notes=(*effect, *_few_groups(*groups, freedom)))
     factors = _factors(table, means, rows)
     if factors:
         design += [factor.words for factor in factors]
@@ -194,8 +195,8 @@ def _with_factors(
     )
 
 
-def design_effect(grouped: Array, alone: Array, members: Rows) -> str:
-    """A note on the intraclass correlation ρ and the design effect of groups.
+def design_effect(grouped: Array, alone: Array, members: Rows) -> list[str]:
+    """A note on the intraclass correlation ρ and the design effect of groups of several items.
 
     The design effect d is the mean variance of the differences of all pairs of models, over
     the same for independent items. ``d = 1 + (m − 1) ρ`` with m = Σ_g n_g²/n (Kish 1965).
@@ -208,12 +209,14 @@ def design_effect(grouped: Array, alone: Array, members: Rows) -> str:
     effect = whole / items if items > 0.0 else 1.0
     n = len(members)
     size = float(np.square(np.bincount(members)).sum()) / n
-    correlation = (effect - 1.0) / (size - 1.0) if size > 1.0 else 0.0
-    return (
+    if size <= 1.0:
+        return []
+    correlation = (effect - 1.0) / (size - 1.0)
+    return [
         f"items of one group: intraclass correlation {correlation:.2f} of the differences, "
         f"design effect {effect:.2g}, so {n} items count as about {n / max(effect, 1.0):.0f} "
         f"independent ones"
-    )
+    ]
 
 
 # ── plain means, strata and groups ────────────────────────────────────────────────────────────
