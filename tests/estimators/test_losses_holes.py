@@ -56,6 +56,28 @@ def test_the_means_are_least_squares(rng):
     np.testing.assert_allclose(moved.covariance, joint.covariance, rtol=1e-8)
 
 
+def test_strata_with_holes(rng):
+    """Each stratum by itself, put together as complete ones are; complete ones give the plain macro average."""
+    strata = np.repeat(["a", "b"], [40, 80])
+    rows = with_holes(rng, rng.normal(size=(120, 3)))
+    weights = {"a": 1.0, "b": 3.0}
+    options = {"missing": "adjust", "min_coverage": 0.0}
+    joint = relfit.from_losses(rows, strata=strata, weights=weights, **options)
+    parts = [relfit.from_losses(rows[strata == name], **options) for name in "ab"]
+    np.testing.assert_allclose(joint.values, 0.25 * parts[0].values + 0.75 * parts[1].values, rtol=1e-9)
+    expected = 0.25**2 * parts[0].covariance + 0.75**2 * parts[1].covariance
+    np.testing.assert_allclose(joint.covariance, expected, rtol=1e-9)
+    complete = rng.normal(size=(120, 3))
+    plain = relfit.from_losses(complete, strata=strata, weights=weights)
+    complete[0, 0] = np.nan
+    nearly = relfit.from_losses(complete, strata=strata, weights=weights, **options)
+    np.testing.assert_allclose(nearly.covariance, plain.covariance, rtol=0.2, atol=1e-3)
+    groups = np.arange(120) // 4
+    grouped = relfit.from_losses(rows, strata=strata, groups=groups, **options)
+    assert grouped.groups == (30,)
+    refused(lambda: relfit.from_losses(rows, strata=strata, groups=np.arange(120) % 30, **options), "in one stratum")
+
+
 def test_two_models_on_common_and_other_items(rng):
     """Only common items say anything of the difference: it has the mean, variance and freedom of those."""
     rows = rng.normal(size=(90, 2))
@@ -113,7 +135,12 @@ def test_refusals_of_holes(rng):
     )
     refused(lambda: relfit.from_losses(apart[30:90, 1:3], missing="adjust", min_coverage=0.9), "got fewer")
     strata = np.repeat(["a", "b"], 30)
-    refused(lambda: relfit.from_losses(rows, missing="adjust", strata=strata), "adjust cannot be combined with strata")
+    lacking = rows.copy()
+    lacking[strata == "b", 1] = np.nan
+    refused(
+        lambda: relfit.from_losses(lacking, missing="adjust", min_coverage=0.0, strata=strata),
+        "missing: expected at least 2 scores of every model in stratum 'b', got 0 of 'm2'",
+    )
     groups = np.repeat(np.arange(6), 10)
     rows[:, 1] = np.nan
     rows[:8, 1] = 1.0

@@ -281,7 +281,7 @@ def _without_missing(table: Scores, max_missing: float) -> Scores:
         if kept < n:
             advice = "score all models on the same items, or leave out a model"
             shared = int(((~missing).sum(axis=1) > 1).sum())
-            if shared >= FEWEST_ITEMS and table.strata is None:
+            if shared >= FEWEST_ITEMS:
                 adjusted = way("--missing adjust", 'missing="adjust"')
                 advice = f"score all models on the same items, or use {adjusted}"
             lost = (
@@ -321,7 +321,7 @@ def _with_holes(table: Scores) -> Scores:
     """The items that some model has a score for, with a note on how many scores each model
     lacks and on what is assumed about them.
     """
-    for name in ("runs", "judges", "strata", "labels"):
+    for name in ("runs", "judges", "labels"):
         if getattr(table, name) is not None:
             raise InputError(
                 f"missing: adjust cannot be combined with {name} yet; leave out one of the two"
@@ -355,16 +355,7 @@ def _with_holes(table: Scores) -> Scores:
             f"losses: expected at least {FEWEST_ITEMS} items that two models or more have "
             f"scores of, got {shared}"
         )
-    counts = there.astype(float)
-    parts, part = connected_components(counts.T @ counts > 0.0, directed=False)
-    if parts > 1:
-        names = np.array(table.names, dtype=object)
-        each = [listed(list(names[part == k]), quote=repr) for k in range(parts)]
-        raise InputError(
-            f"missing: expected models that common items connect, got {parts} parts without "
-            f"an item in common: {listed(each, quote=lambda text: f'({text})')}; compare each "
-            f"part by itself"
-        )
+    _refuse_apart(table, there)
     lacking = [
         f"{quoted(name)} {fraction:.0%}"
         for name, fraction in zip(table.names, coverage.tolist(), strict=True)
@@ -376,6 +367,33 @@ def _with_holes(table: Scores) -> Scores:
         f"size. Coverage of the {len(there)} items: "
         f"{listed(lacking, most=len(lacking), quote=str)}"
     )
+
+
+def _refuse_apart(table: Scores, there: Mask) -> None:
+    """Refuse models without scores of a stratum, and those that no common items connect; (n,
+    l) `there` is True where there is a score.
+    """
+    strata = np.zeros(len(there)) if table.strata is None else table.strata
+    for stratum in np.unique(strata).tolist():
+        inside = there[strata == stratum]
+        of = "" if table.strata is None else f" in stratum {as_text(stratum)!r}"
+        counts = inside.sum(axis=0)
+        fewest = int(counts.argmin())
+        if counts[fewest] < 2:
+            raise InputError(
+                f"missing: expected at least 2 scores of every model{of}, got "
+                f"{counts[fewest]} of {table.names[fewest]!r}; leave out that model"
+            )
+        common = inside.astype(float)
+        parts, part = connected_components(common.T @ common > 0.0, directed=False)
+        if parts > 1:
+            names = np.array(table.names, dtype=object)
+            each = [listed(list(names[part == k]), quote=repr) for k in range(parts)]
+            raise InputError(
+                f"missing: expected models that common items connect{of}, got {parts} parts "
+                f"without an item in common: "
+                f"{listed(each, quote=lambda text: f'({text})')}; compare each part by itself"
+            )
 
 
 def _held(table: Scores) -> str:

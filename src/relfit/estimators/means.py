@@ -78,7 +78,7 @@ def item_means(table: Scores, rows: Array, dependence: str, lags: int | None) ->
 
     def means(rows: Array, members: Rows | None = members) -> Means:
         if holes:
-            return additive_means(rows, members)
+            return _additive(rows, codes, parts, members)
         return row_means(rows, codes, parts, members)
 
     values, psi, freedom = means(rows)
@@ -99,6 +99,32 @@ def item_means(table: Scores, rows: Array, dependence: str, lags: int | None) ->
     plain = not holes and not factors and len(parts) == 1 and members is None
     binary = plain and dependence != "series" and _has_two_values(table.values)
     return replace(found, design=", ".join(design) or None, binary=binary)
+
+
+def _additive(rows: Array, codes: Rows, weights: Array, members: Rows | None) -> Means:
+    """`additive_means` within each stratum; the strata are put together as in `row_means`."""
+    if len(weights) == 1:
+        return additive_means(rows, members)
+    units = len(rows) if members is None else int(members.max()) + 1
+    values = np.zeros(rows.shape[1])
+    psi = np.zeros((units, rows.shape[1]))
+    parts = []
+    for t, weight in enumerate(weights.tolist()):
+        there = np.flatnonzero(codes == t)
+        names, own = there, None
+        if members is not None:
+            names, own = np.unique(members[there], return_inverse=True)
+            if t and np.any(psi[names]):
+                raise InputError(
+                    "groups: expected each group in one stratum, got one in several, which "
+                    "missing scores cannot be adjusted for yet"
+                )
+        means, rows_psi, freedom = additive_means(rows[there], own)
+        values += weight * means
+        count = len(names)
+        psi[names] = weight * np.asarray(rows_psi.reference) / math.sqrt(count * (count - 1.0))
+        parts.append((weight**2 * pair_variances(rows_psi.covariance()), freedom))
+    return values, Psi(math.sqrt(units * (units - 1.0)) * psi), welch_freedom(parts)
 
 
 def _with_labels(table: Scores, judge: Array) -> ItemMeans:

@@ -23,6 +23,7 @@ from relfit.api import decide
 from relfit.data.encode import Encoding
 from relfit.data.scored import FEWEST_ITEMS, Scores, as_text
 from relfit.data.scores import scores
+from relfit.estimators.holes import additive_means
 from relfit.estimators.losses import from_losses
 from relfit.report.figures import signed
 from relfit.report.recall import MOST_COLUMNS, PanelData
@@ -107,7 +108,9 @@ def stratum_rows(comparison: Comparison, table: Scores) -> list[StratumRow]:
         values = part.values
         alone = replace(part, strata=None, weights=None, notes=())
         grades = _grades(comparison, alone)
-        rows.append(_row(comparison, as_text(label), len(values), values.mean(axis=0), grades))
+        holes = np.isnan(values).any()
+        means = additive_means(values, None)[0] if holes else values.mean(axis=0)
+        rows.append(_row(comparison, as_text(label), len(values), means, grades))
     return rows
 
 
