@@ -13,6 +13,9 @@ the cells of both.
 
 Cameron, A. C., Gelbach, J. B., and Miller, D. L. (2011). Robust inference with multiway
 clustering. Journal of Business and Economic Statistics 29, 238–249.
+
+Cameron, A. C., and Miller, D. L. (2015). A practitioner's guide to cluster-robust inference.
+Journal of Human Resources 50, 317–372.
 """
 
 from __future__ import annotations
@@ -154,7 +157,8 @@ def crossed(items: Array, freedom: Array, factors: Sequence[Factor]) -> tuple[Ar
     """V and the degrees of freedom (l, l) of the differences, from V_items with those of its
     own, and the factors.
 
-    ``ν = v²/(v_items²/ν_items + Σ f²/ν_f + c²/ν_c)`` (Satterthwaite 1946), at least 1.
+    ``ν = v²/(v_items²/ν_items + Σ f²/ν_f + c²/ν_c)`` (Satterthwaite 1946), at least 1, and of
+    two groupings at most that of either (Cameron and Miller 2015).
     """
     total = items + sum(factor.added for factor in factors)
     for factor in factors:
@@ -166,6 +170,9 @@ def crossed(items: Array, freedom: Array, factors: Sequence[Factor]) -> tuple[Ar
     degrees = np.array(freedom)
     variances = np.square(pair_variances(total))
     np.divide(variances, uncertain, out=degrees, where=uncertain > 0.0)
+    for factor in factors:
+        if factor.name == "groups":
+            degrees = np.minimum(degrees, np.minimum(freedom, factor.freedom))
     return total, np.maximum(degrees, 1.0)
 
 
