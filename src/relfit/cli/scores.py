@@ -227,7 +227,7 @@ CORRECTION = "stepdown"
     opt(
         "--runs",
         "Which of several runs of a model on a task in one folder are used; all averages "
-        "over them.",
+        "over them, random takes them for a random sample of its training runs.",
         choices=RUNS,
         default=RUNS[0],
     ),

@@ -168,7 +168,7 @@ def _runs(argument: str, column: Any) -> Array | None:
     )
 
 
-def run_note(table: Array, names: Sequence[str]) -> str | None:
+def run_note(table: Array, names: Sequence[str], option: str = "") -> str | None:
     """A note if repetitions without a name differ as runs do: the means over all items differ
     by more than the items' own noise allows.
 
@@ -196,9 +196,10 @@ def run_note(table: Array, names: Sequence[str]) -> str | None:
             smallest = min(smallest, p)
     if not found:
         return None
+    advice = f"use {option}" if option else "name the column of the run with run="
     return (
         f"the mean scores of the repetitions differ by more than chance: "
         f"{listed(found, most=_MOST_NAMES, quote=str)} (p = {smallest:.1g}); the verdicts are "
         f"about the average of these repetitions. If they are training runs and the question "
-        f"is about the methods, name the column of the run with run="
+        f"is about the methods, {advice}"
     )
