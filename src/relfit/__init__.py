@@ -38,7 +38,8 @@ _HOMES = {
     "relfit.data.evals": ("read_evals",),
     "relfit.data.models": ("Density", "Sample"),
     "relfit.data.adapters": ("Sampler", "draw"),
-    "relfit.data.scores": ("Scores", "scores"),
+    "relfit.data.scored": ("Scores",),
+    "relfit.data.scores": ("scores",),
     "relfit.estimators.base": ("KSD", "MMD", "Complete", "LogLikelihood"),
     "relfit.estimators.designs": ("Block", "Incomplete", "Linear"),
     "relfit.estimators.discrepancy": ("Discrepancy",),
@@ -83,7 +84,8 @@ if TYPE_CHECKING:
     from relfit.data.encode import Encode, Encoding
     from relfit.data.evals import read_evals
     from relfit.data.models import Density, Sample
-    from relfit.data.scores import Scores, scores
+    from relfit.data.scored import Scores
+    from relfit.data.scores import scores
     from relfit.estimators.base import KSD, MMD, Complete, LogLikelihood
     from relfit.estimators.designs import Block, Incomplete, Linear
     from relfit.estimators.discrepancy import Discrepancy

@@ -11,14 +11,22 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from relfit.checks import Compared, Estimated, Findings, run_checks, together
+from relfit.checks import (
+    Compared,
+    Estimated,
+    Findings,
+    ScoredItems,
+    run_checks,
+    together,
+)
 from relfit.checks.robustness import pair_findings, with_scores_kept
 from relfit.compute.reduce import PATCH_ROWS
 from relfit.data.arrays import as_rows
 from relfit.data.load import Data, check_pair_names
 from relfit.data.models import at_level, naming
 from relfit.data.presets import PRESETS, as_preset
-from relfit.data.scores import MAX_MISSING, ScoreOptions, Scores, scores, with_score_options
+from relfit.data.scored import MAX_MISSING, Scores
+from relfit.data.scores import ScoreOptions, scores, with_score_options
 from relfit.estimators import estimate_notes, joint_estimate, size_notes
 from relfit.estimators.base import Complete, LogLikelihood
 from relfit.estimators.designs import Linear
@@ -440,6 +448,10 @@ def compare_losses(
     read = scores(losses, names=names, **options).common(max_missing)
     read.larger_is_better()
     joint = from_losses(read, dependence=dependence, lags=lags)
+    found = run_checks(ScoredItems(read))
+    joint = replace(
+        joint, notes=(*joint.notes, *found.notes), doubts=(*joint.doubts, *found.doubts)
+    )
     result = decide(
         joint, test=test, alpha=alpha, correction=correction, margin=margin, rng=rng
     )
@@ -619,6 +631,8 @@ def _planning(
     elif isinstance(pilot, Scores):
         pilot.larger_is_better()
         pilot = from_losses(pilot)
+    if isinstance(pilot, JointEstimate):
+        _refuse_components(pilot)
     start = as_pilot(pilot, linear=linear)
     alpha = check_alpha(alpha)
     several = np.iterable(tests) and not isinstance(tests, str)
@@ -655,6 +669,17 @@ def _planned_correction(test: Test, correction: str | None) -> str:
     if name == "stepdown" and not test.steps_down:
         return "holm"
     return test.auto_correction if name == "auto" else name
+
+
+def _refuse_components(joint: JointEstimate) -> None:
+    """Refuse an estimate whose variance does not shrink with more items alone."""
+    if joint.components:
+        others = [name for name in joint.components if name != "items"]
+        raise InputError(
+            f"pilot: expected scores without {others[0]}, whose part of the variance does not "
+            f"shrink with more items; compare_losses has a note on how many more "
+            f"{others[0]} or items separate two models"
+        )
 
 
 def _fewest_rows(test: Test, tested: int, selected: int) -> int:

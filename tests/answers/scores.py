@@ -16,6 +16,8 @@ RARE = (LOSSES > 4.0).astype(float)
 TASKS = np.repeat(np.arange(5), 50)
 TRENDS = 0.05 * np.cumsum(LOSSES - 1.1, axis=0) + LOSSES
 SERIES = {"dependence": "series"}
+RUNS = LOSSES[:, :, None] + np.random.default_rng(7).normal(size=(N, 4, 4)) + 0.1 * np.sin(np.arange(16)).reshape(4, 4)
+HOLES = np.where(np.random.default_rng(8).random((N, 4)) < [0.1, 0.2, 0.3, 0.4], np.nan, LOSSES)
 WEIGHTS = {0: 3.0, 1: 1.0, 2: 1.0, 3: 1.0, 4: 1.0}
 
 
@@ -114,6 +116,15 @@ CALLS = {
     "losses one copy": compared(LOSSES[:, [0, 1, 0]], ["a", "b", "a again"]),
     "losses huge": compared(LOSSES * 1e200, margin=1e199),
     "losses tiny": compared(LOSSES * 1e-60),
+    **{f"losses {k} runs": compared(RUNS[:, :, :k]) for k in (2, 4)},
+    "losses runs strata": compared(RUNS, strata=TASKS),
+    "losses judges": compared(RUNS, judge=True),
+    "losses holes": compared(HOLES, missing="adjust"),
+    "losses holes, coverage": compared(HOLES, missing="adjust", min_coverage=0.7),
+    "losses holes groups": compared(HOLES, missing="adjust", groups=np.arange(N) // 5),
+    "losses holes strata": compared(HOLES, missing="adjust", strata=TASKS),
+    "losses two groupings": compared(groups=[np.arange(N) // 10, np.arange(N) % 10]),
+    "losses groups in time": compared(TRENDS, groups=np.arange(N) // 5, **SERIES),
     "losses long": long_table(stratum="task"),
     "losses long groups": long_table(group="author"),
     "scores with covariance": brought(),

@@ -9,6 +9,7 @@ from commands import refused_line
 
 import relfit
 from relfit.cli import main
+from relfit.results.letters import letters_of
 
 NAMES = ("old", "new", "small")
 
@@ -179,3 +180,35 @@ def test_a_column_that_is_no_model(folder, capsys, right):
         result = relfit.Comparison.from_json((folder / "r.json").read_text())
         assert set(result.names) == set(NAMES)
         assert main(["report", "r.json", "t.csv", "--html", "again.html"]) == 0
+
+
+def test_a_plan_from_a_table_and_from_logs(folder, capsys, right):
+    """The sentence of `relfit.plan` for the same scores; a table without a direction is no pilot."""
+    assert main(["plan", "wide.csv", "--higher-is-better", "--seed", "1"]) == 0
+    out = capsys.readouterr().out
+    expected = relfit.plan(relfit.scores(right, names=NAMES, higher_is_better=True), rng=1)
+    assert out.splitlines()[0] == str(expected).splitlines()[0]
+    assert "from" in out.splitlines()[0]
+    assert main(["plan", *LONG, "--seed", "1"]) == 0
+    assert "small" in capsys.readouterr().out
+    assert "a table of scores with --higher-is-better" in refused_line(capsys, "plan", "wide.csv")
+    line = refused_line(capsys, "plan", "a.csv", "b.csv", "--item", "doc")
+    assert "--item: expected a single table of scores" in line
+
+
+def test_letters_of_groups(folder, capsys, right):
+    """Printed after the table; two models share a letter exactly if neither is worse by the tests of ranks."""
+    assert main(["losses", "wide.csv", "--higher-is-better", "--show", "letters"]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[-1] == "Models without a common letter are separated (familywise error 5%)."
+    result = relfit.compare_losses(right, names=NAMES, higher_is_better=True, rng=0)
+    groups = dict(zip(result.letters().names, result.letters().letters, strict=True))
+    worse = result.ranks().worse
+    assert groups["small"] not in groups["new"] + groups["old"]
+    assert (groups["new"] == groups["old"]) == (not worse[0, 1] and not worse[1, 0])
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        apart = np.triu(rng.random((7, 7)) < 0.4, 1)
+        found = letters_of(apart | apart.T)
+        for i, j in zip(*np.triu_indices(7, 1), strict=True):
+            assert apart[i, j] == (not set(found[i]) & set(found[j]))

@@ -219,3 +219,30 @@ def test_arrays_become_pictures():
     colour[..., 0] = 200
     assert _decoded(example(colour, 0).picture).getpixel((0, 0)) == (200, 0, 0)
     refused(lambda: example(np.zeros(5), 0), "expected images of shape (h, w) or (h, w, 3)")
+
+
+def test_strata_with_missing_scores_have_adjusted_means(rng):
+    scores = rng.normal(size=(120, 2)) + 3.0 * rng.normal(size=(120, 1))
+    scores[rng.random(scores.shape) < 0.2] = np.nan
+    tasks = np.repeat(["a", "b"], 60)
+    table = relfit.scores(scores, strata=tasks, missing="adjust", higher_is_better=False)
+    result = relfit.compare_losses(table, rng=0)
+    rows = stratum_rows(result, table.common())
+    np.testing.assert_allclose((rows[1].means + rows[2].means) / 2, rows[0].means)
+    assert "nan" not in render_report(result, data=table)
+
+
+def test_strata_with_training_runs_are_decided_with_them(rng):
+    """In the order of the table, which is not that of the scores."""
+    # The runs of the model that looks worst differ so much that it may be the best.
+    shift = np.array([[-4.0, 1.0, 7.0], [0.0, 0.0, 0.0], [0.8, 0.8, 0.8]])
+    cube = rng.normal(size=(120, 3, 3)) + shift
+    tasks = np.repeat(["a", "b"], 60)
+    table = relfit.scores(cube, strata=tasks, higher_is_better=False)
+    result = relfit.compare_losses(table, rng=0)
+    assert [row["name"] for row in result.rows()] == ["m2", "m3", "m1"]
+    for row in stratum_rows(result, table.common())[1:]:
+        alone = relfit.compare_losses(cube[tasks == row.name], higher_is_better=False, rng=0)
+        np.testing.assert_allclose(row.means, alone.discrepancy[[1, 2, 0]])
+        assert row.kinds[1] == "worse"
+        assert row.kinds[2] == "open"

@@ -6,7 +6,7 @@ import pytest
 import relfit
 from relfit.data.tables import Cells, Table
 from relfit.paper.problems import draw, mean_shift_l10
-from studies import close, coverage, kernels, landmarks, loglik, monitor, planning, rivals, tables
+from studies import close, coverage, incomplete, kernels, landmarks, loglik, monitor, planning, rivals, tables
 
 
 def test_trials_and_rows_of_landmarks():
@@ -263,3 +263,14 @@ def test_likelihoods_have_the_power_of_the_normal_law():
     assert row["KSD"] == (0.0, 0.0)
     assert row["KSD warns"] == (1.0, 0.0)
     assert [round(loglik.forecast(weight, 400), 2) for weight in loglik.WEIGHTS] == [0.26, 0.92]
+
+
+@pytest.mark.parametrize("part", incomplete.STUDY.parts)
+def test_incomplete_tables_answer_for_every_model(part):
+    """A trial of every kind, and the row of the page: with equal models nothing is "found"."""
+    settings = incomplete.STUDY.parts[part].settings()
+    for setting in (settings[0], settings[-1]):
+        trial = incomplete.STUDY.parts[part].trial(setting, 0)
+        assert {len(found) for found in trial.values()} == {incomplete.MODELS}
+        (row,) = incomplete.ROWS[part](setting, [trial, trial])
+        assert (row["found"] == "–") == (not setting["worse"])

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relfit.data.load import Data
+from relfit.data.scored import Scores
 from relfit.resolve import Plan
 from relfit.stats.decision import Decision
 from relfit.stats.joint import JointEstimate
@@ -22,6 +23,11 @@ class Estimated:
     plan: Plan
     joint: JointEstimate
     given: Data
+
+    @property
+    def kind(self) -> str:
+        """The kind of data, which says what checks apply."""
+        return self.plan.data.kind
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,14 @@ class Compared(Estimated):
     selecting: Plan | None = None
     kept: Plan | None = None
     asked: str = "auto"
+
+
+@dataclass(frozen=True)
+class ScoredItems:
+    """Scores of models on the same items."""
+
+    scores: Scores
+    kind: str = "scores"
 
 
 @dataclass(frozen=True)

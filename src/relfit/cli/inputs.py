@@ -30,7 +30,8 @@ from relfit.data.files import (
 )
 from relfit.data.files.base import NoSuchColumn, parse_columns
 from relfit.data.load import aligned
-from relfit.data.scores import Scores, scores
+from relfit.data.scored import Scores
+from relfit.data.scores import scores
 from relfit.data.tables import Table, read_labels, read_table, split_labels
 from relfit.estimators import DEVICE_CORES, ESTIMATORS, LARGEST_ADDED, duration
 from relfit.estimators.base import Complete
@@ -47,14 +48,16 @@ LONG_RUN = 2.0
 SUGGESTED = 60.0
 # Options about a table of scores that the library has under the same names.
 _OF_TABLES = (
-    "item",
     "model",
     "score",
     "stratum",
-    "group",
+    "run",
+    "judge",
     "columns",
     "drop",
     "higher_is_better",
+    "missing",
+    "min_coverage",
 )
 REFERENCE = "reference"
 # Options of which the first excludes the second, and why.
@@ -413,10 +416,16 @@ def _run_file(path: Path) -> Any:
 def read_scores(table: str, params: Mapping[str, Any]) -> Scores:
     """The scores in the table that these options describe."""
     options = {name: params[name] for name in _OF_TABLES}
+    options |= {name: _several(params[name]) for name in ("item", "group")}
     weights = dict(named_numbers("--weight", params["weight"], "STRATUM=NUMBER")) or None
     return scores(
         table, labels=params["label"], weights=weights, transpose=params["transpose"], **options
     )
+
+
+def _several(names: tuple[str, ...]) -> str | tuple[str, ...] | None:
+    """An option that may be repeated: None, one name, or several."""
+    return (names[0] if len(names) == 1 else names) if names else None
 
 
 def named_numbers(

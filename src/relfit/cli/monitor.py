@@ -13,7 +13,8 @@ import numpy as np
 
 from relfit.cli.outputs import GATE_REQUIRE, check_gate, check_outputs, say, write_outputs
 from relfit.cli.sections import DIRECTION, HTML, JSON, SectionedCommand, opt, section
-from relfit.data.scores import Scores, scores
+from relfit.data.scored import Scores
+from relfit.data.scores import scores
 from relfit.monitor import Monitor
 from relfit.monitor.store import OUTSIDE
 from relfit.util.checks import check_margin

@@ -60,8 +60,9 @@ _WITH_VALUE = (
 )
 SHOW = opt(
     "--show",
-    "Also print confidence sets for the ranks, or tests of all pairs of models.",
-    choices=["ranks", "pairs"],
+    "Also print confidence sets for the ranks, tests of all pairs of models, or letters: models "
+    "with a common letter are not separated.",
+    choices=["ranks", "pairs", "letters"],
     multiple=True,
 )
 GATE_REQUIRE = opt(

@@ -5,15 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
 
 from relfit.api import estimate, plan
 from relfit.cli import options
-from relfit.cli.inputs import named_models, named_numbers, read_inputs
+from relfit.cli.inputs import named_models, named_numbers, read_inputs, read_scores
 from relfit.cli.outputs import check_outputs, worded, write_outputs
-from relfit.cli.sections import JSON, SectionedCommand, opt, section
+from relfit.cli.sections import DIRECTION, JSON, SectionedCommand, opt, section
+from relfit.data.evals import read_evals
+from relfit.data.scored import Scores
+from relfit.data.scores import scores
 from relfit.kernels import NAMED
 from relfit.settings import Settings
 from relfit.stats.joint import JointEstimate
@@ -24,6 +28,7 @@ from relfit.util.files import write_bytes_atomic
 from relfit.util.text import visible
 
 PICTURES = ("png", "svg", "pdf")
+_OF_SCORES = ("higher_is_better", "item", "model", "score", "stratum", "group")
 
 
 @click.command(
@@ -31,6 +36,7 @@ PICTURES = ("png", "svg", "pdf")
     cls=SectionedCommand,
     epilog="\b\nExamples:\n"
     "  relfit plan data.npy large.npy tuned.npy base.npy --power 0.9 --plot power.png\n"
+    "  relfit plan scores.csv --higher-is-better\n"
     "  relfit plan --gap 0.01 --standard-error 0.02 --pilot-rows 500",
 )
 @click.argument("reference", required=False)
@@ -71,6 +77,19 @@ PICTURES = ("png", "svg", "pdf")
     ),
 )
 @section(
+    "Scores instead of samples",
+    DIRECTION,
+    opt(
+        "--item COLUMN",
+        "Column with the key of the item; repeat it for a key in several columns.",
+        multiple=True,
+    ),
+    opt("--model COLUMN", "Column with the model, of a row for each model and item."),
+    opt("--score COLUMN", "With --model, the column with the scores."),
+    opt("--stratum COLUMN", "Column with the part of the benchmark."),
+    opt("--group COLUMN", "Column with the group of dependent items.", multiple=True),
+)
+@section(
     "Output",
     JSON,
     opt("--plot PATH", "Draw the power curves in a .png, .svg or .pdf file.", dest="plot_path"),
@@ -102,8 +121,9 @@ def plan_command(
 ) -> int:
     """Say how many rows it takes to find a worse model, from a pilot.
 
-    REFERENCE and MODELs are the pilot's files, as in relfit compare. Without files, --gap,
-    --standard-error and --pilot-rows say what to assume.
+    REFERENCE and MODELs are the pilot's files, as in relfit compare. A table of scores alone,
+    as in relfit losses, or a folder of evaluation logs plans the number of items. Without
+    files, --gap, --standard-error and --pilot-rows say what to assume.
     """
     form = "png" if plot_path is None else plot_path.rpartition(".")[2].lower()
     if form not in PICTURES:
@@ -157,16 +177,25 @@ def _assumed(params: dict[str, Any]) -> Assumed:
 
 def _measured(
     reference: str | None, models: Sequence[str], params: dict[str, Any]
-) -> tuple[JointEstimate, tuple[str, ...]]:
+) -> tuple[JointEstimate | Scores, tuple[str, ...]]:
     for option in ("standard_error", "pilot_rows", "correlation"):
         if params[option] is not None:
             raise InputError(
                 f"--{option.replace('_', '-')}: belongs to --gap, which was not given"
             )
+    told = [name for name in _OF_SCORES if params[name] not in (None, ())]
+    if reference is not None and not models and (told or Path(reference).is_dir()):
+        pilot = _scored(reference, params)
+        return pilot, pilot.notes
+    if told:
+        raise InputError(
+            f"--{told[0].replace('_', '-')}: expected a single table of scores or folder of "
+            f"logs, got {1 + len(models)} files"
+        )
     if reference is None or len(models) < 2:
         raise InputError(
-            f"MODEL: expected a reference and at least two model files, or --gap; got "
-            f"{len(models)} model files"
+            f"MODEL: expected a reference and at least two model files, a table of scores with "
+            f"--higher-is-better or --lower-is-better, or --gap; got {len(models)} model files"
         )
     inputs = read_inputs(reference, named_models(models, params["name"]), params)
     chosen = {**options.pilot_options(params), "groups": inputs.groups}
@@ -174,3 +203,12 @@ def _measured(
         inputs.reference, inputs.models, discrepancy=params["discrepancy"] or "auto", **chosen
     )
     return joint, inputs.notes
+
+
+def _scored(source: str, params: dict[str, Any]) -> Scores:
+    """The scores in a table, or in the logs of a folder."""
+    if Path(source).is_dir():
+        return scores(read_evals(source), higher_is_better=params["higher_is_better"]).common()
+    others = dict.fromkeys(("run", "judge", "label", "missing", "min_coverage"))
+    asked = {**params, **others, "weight": (), "transpose": False}
+    return read_scores(source, {**asked, "drop": params["drop"] or None}).common()

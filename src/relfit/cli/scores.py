@@ -40,7 +40,8 @@ from relfit.cli.sections import (
 )
 from relfit.data.evals import RUNS
 from relfit.data.evals.base import SETTINGS
-from relfit.data.scores import MAX_MISSING, Scores, missing_doubt
+from relfit.data.scored import MAX_MISSING, MIN_COVERAGE, MISSING, Scores, missing_doubt
+from relfit.data.scores import scores
 from relfit.estimators.losses import DEPENDENCE
 from relfit.stats.decision import CORRECTIONS
 from relfit.stats.tests import TESTS
@@ -50,6 +51,19 @@ LARGEST_MISSING = opt(
     "--max-missing FRACTION",
     "With --gate, exit with status 2 if a model lacks a larger fraction of the items.",
     default=MAX_MISSING,
+    type=float,
+)
+MISSING_ITEMS = opt(
+    "--missing",
+    "Items that some model has no score for. common: left out. adjust: all scores are used, "
+    "with an effect of each item. refuse: an error.",
+    choices=MISSING,
+    default=MISSING[0],
+)
+COVERAGE = opt(
+    "--min-coverage FRACTION",
+    "With --missing adjust, models that have scores of a smaller fraction of the items are "
+    f"left out.  [default: {MIN_COVERAGE:g}]",
     type=float,
 )
 _TESTS = [name for name in TESTS if name not in options.SPLITTING]
@@ -71,8 +85,9 @@ _TESTS = [name for name in TESTS if name not in options.SPLITTING]
     DIRECTION,
     opt(
         "--item COLUMN",
-        "Column with the key of the item. Rows are matched by it, and "
-        "several of one item averaged.",
+        "Column with the key of the item; repeat it for a key in several columns. Rows are "
+        "matched by it, and several of one item averaged.",
+        multiple=True,
     ),
     opt(
         "--model COLUMN",
@@ -88,7 +103,19 @@ _TESTS = [name for name in TESTS if name not in options.SPLITTING]
         "With --stratum, the weight of a part; repeat it for each.",
         multiple=True,
     ),
-    opt("--group COLUMN", "Column with the group; items of one group depend on each other."),
+    opt(
+        "--group COLUMN",
+        "Column with the group; items of one group depend on each other. Repeat it for items "
+        "that depend on each other in two ways, such as prompt and annotator.",
+        multiple=True,
+    ),
+    opt(
+        "--run COLUMN",
+        "Column with the training run: runs are then a random sample of those of each method.",
+    ),
+    opt("--judge COLUMN", "Column with the judge: judges are then a random sample, too."),
+    MISSING_ITEMS,
+    COVERAGE,
     opt(
         "--columns LIST",
         "Columns with the models' scores, by name; others are left out.  "
@@ -200,7 +227,7 @@ CORRECTION = "stepdown"
     opt(
         "--runs",
         "Which of several runs of a model on a task in one folder are used; all averages "
-        "over them.",
+        "over them, random takes them for a random sample of its training runs.",
         choices=RUNS,
         default=RUNS[0],
     ),
@@ -212,6 +239,8 @@ CORRECTION = "stepdown"
         type=click.Choice(list(SETTINGS), case_sensitive=False),
         multiple=True,
     ),
+    MISSING_ITEMS,
+    COVERAGE,
     LARGEST_MISSING,
     opt(
         "--name NAME",
@@ -259,7 +288,8 @@ def evals_command(paths: Sequence[str], **params: Any) -> int:
         raise InputError("--name: expected different names, got one of them twice")
     check_outputs(params)
     named: Any = dict(zip(map(valid_text, names), paths, strict=True)) if names else paths
-    evals = read_runs(named, params)
+    asked = {name: params[name] for name in ("missing", "min_coverage")}
+    evals = scores(read_runs(named, params), **asked)
     if len(evals.names) < 2:
         why = "".join(f"; {doubt}" for doubt in evals.doubts[:1])
         raise InputError(

@@ -7,36 +7,48 @@ Rows are matched by the key of the item where there is one, whatever their order
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import math
-import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relfit.data.arrays import as_rows, group_labels, is_inference_data
 from relfit.data.files import as_file, format_of
 from relfit.data.files.base import parse_columns, refuse_not_numeric
 from relfit.data.files.text import ROW_NUMBERS
-from relfit.data.metrics import direction_needed, known_direction, told_direction
+from relfit.data.metrics import known_direction, told_direction
+from relfit.data.repeats import (
+    by_level,
+    check_levels,
+    is_dense,
+    levels_of,
+    mean_levels,
+    mean_scores,
+    occurrences,
+    run_levels,
+    run_note,
+)
+from relfit.data.scored import (
+    MISSING,
+    Labels,
+    Scores,
+    as_text,
+    ends,
+    refuse_transposed,
+)
 from relfit.data.tables import Cells, frame_names, is_key, keyed_columns, labels_of
-from relfit.util.arrays import Array, Mask, Rows, extremes
-from relfit.util.checks import check_number, check_whole
+from relfit.util.arrays import Array, Rows
+from relfit.util.checks import check_choice, check_number
 from relfit.util.errors import InputError, way
 from relfit.util.libraries import is_instance
 from relfit.util.text import as_name, is_text, listed
 
-FEWEST_ITEMS = 20
-# A model that lacks a larger fraction of the items than this is a doubt, and a larger fraction
-# left out is explained.
-MAX_MISSING = 0.05
 # A typical score so many times the largest score of the other models is on another scale; the
 # second is beyond doubt.
 OTHER_SCALE = 3.0
@@ -45,175 +57,23 @@ _LEAVE_OUT = (
     "leave out other columns with drop=, or name model= and score= of a row for each "
     "model and item"
 )
-# Scores of this size and below 1 / it are measured in a unit of their own: squares and cubes
-# must fit into float64.
-LARGEST_SCORE = 2.0**200
 _MOST_NAMES = 8
-_BY_ITEM = ("values", "items", "strata", "groups", "labels", "prompts", "order")
 _TRUTH = {"true": 1.0, "false": 0.0}
-_KEY = re.compile(r"(^|[_ ])(id|ids|idx|index|uid|uuid|key|item|no|number)$", re.IGNORECASE)
 
-# (n,) keys, or labels of strata or groups.
-Labels = NDArray[Any]
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Scores:
-    """The scores of l models on n items, as `relfit.scores` read them.
-
-    Attributes:
-        names: the models.
-        values: (n, l) as the user gave them divided by `unit`, whichever direction is better;
-            NaN where there is none.
-        items: (n,) keys of the items, or None.
-        strata, groups: (n,) labels, or None.
-        weights: the weight of each stratum, or None for equal ones.
-        labels: (n, l) scores by people for some items, NaN for the others, divided by `unit`;
-            or None.
-        prompts: (n,) what was asked, or None.
-        order: (n,) where the items stand in the file that they are from; None if they are in
-            its order.
-        repeats: the most scores that one model has for one item; their mean is its score.
-        part: what a stratum is called, and several.
-        metric: what the scores are called; None if that is not known.
-        higher_is_better: whether larger scores are better; None if neither the user nor a name
-            or a log tells.
-        complete: True if every model has a score for every item; see `common`.
-        unit: 1, or the power of 2 that very large or very small scores are measured in.
-        notes: what the reader should know about how the scores were read.
-        doubts: those of the notes that make verdicts unreliable.
-    """
-
-    names: tuple[str, ...]
-    values: Array
-    items: Labels | None = None
-    strata: Labels | None = None
-    groups: Labels | None = None
-    weights: Mapping[Any, float] | None = None
-    labels: Array | None = None
-    prompts: Labels | None = None
-    order: Rows | None = None
-    repeats: int = 1
-    part: tuple[str, str] = ("stratum", "strata")
-    metric: str | None = None
-    higher_is_better: bool | None = None
-    complete: bool = False
-    unit: float = 1.0
-    notes: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        models = listed(self.names, most=8, quote=repr)
-        return f"Scores of {models} on {len(self.values)} items"
-
-    def digest(self) -> str:
-        """A digest of the models and their scores, the items in the order they are in."""
-        return hashlib.sha256(
-            "\0".join(self.names).encode() + self.values.tobytes()
-        ).hexdigest()
-
-    def noted(self, note: str, doubt: bool = False, **changes: Any) -> Scores:
-        """The scores with one more note, which may be a doubt, and other changes."""
-        doubts = (*self.doubts, note) if doubt else self.doubts
-        return replace(self, notes=(*self.notes, note), doubts=doubts, **changes)
-
-    def at(self, kept: Mask | Rows) -> Scores:
-        """These items alone."""
-        each = {name: getattr(self, name) for name in _BY_ITEM}
-        return replace(self, **{name: x[kept] for name, x in each.items() if x is not None})
-
-    def by_item(self) -> tuple[list[str], dict[str, Array]]:
-        """The keys of the items in the order of their file, and each model's scores of them,
-        as a `Monitor` needs.
-        """
-        if self.items is None:
-            raise InputError(
-                "item: expected scores with the keys of their items, got none; pass item= to "
-                "relfit.scores"
-            )
-        if self.repeats > 1:
-            raise InputError(
-                f"item: expected one score for each item and model, got up to "
-                f"{self.repeats} of one item"
-            )
-        for name in ("strata", "groups", "labels"):
-            if getattr(self, name) is not None:
-                raise InputError(
-                    f"losses: expected scores without {name}, which a monitor does not use; "
-                    f"leave them out"
-                )
-        order = np.arange(len(self.values)) if self.order is None else np.argsort(self.order)
-        columns = dict(zip(self.names, self.values[order].T, strict=True))
-        return [as_text(key) for key in self.items[order].tolist()], columns
-
-    def common(self, max_missing: float = MAX_MISSING) -> Scores:
-        """The items that every model has a score for, checked and in a unit in which their
-        cubes are numbers.
-
-        A model that lacks a larger fraction of the items than `max_missing` is a doubt.
-        """
-        check_number(
-            "max_missing",
-            max_missing,
-            0.0,
-            math.nextafter(1.0, 2.0),
-            "a fraction from 0 to 1",
-            low_ok=True,
-        )
-        if self.complete:
-            return self
-        _refuse_transposed(*self.values.shape)
-        scores = _without_missing(self, max_missing)
-        _refuse_keys(scores)
-        return replace(_in_unit(scores), complete=True)
-
-    def differing(self, worse: str, better: str, most: int = 20) -> list[dict[str, Any]]:
-        """The items on which `better` beats `worse`, the clearest first: stratum, item, both
-        scores and the prompt.
-
-        Of scores that are 0 or 1 these are the items that the better model solves and the
-        worse one does not.
-        """
-        check_whole("most", most, 1)
-        for argument, name in (("worse", worse), ("better", better)):
-            if name not in self.names:
-                raise InputError(
-                    f"{argument}: expected one of "
-                    f"{listed(self.names, 'or', quote=repr)}, got {name!r}"
-                )
-        losing, winning = (self.values[:, self.names.index(name)] for name in (worse, better))
-        gaps = winning - losing if self.larger_is_better() else losing - winning
-        ahead = np.flatnonzero(gaps > 0.0)
-        ahead = ahead[np.argsort(-gaps[ahead], kind="stable")][:most]
-        columns = {
-            self.part[0]: self.strata,
-            "item": self.items,
-            "prompt": self.prompts,
-            "worse": losing.tolist(),
-            "better": winning.tolist(),
-        }
-        return [
-            {name: None if column is None else column[k] for name, column in columns.items()}
-            for k in ahead.tolist()
-        ]
-
-    def larger_is_better(self) -> bool:
-        """`higher_is_better`; an error if that is not known."""
-        if self.higher_is_better is None:
-            raise direction_needed(told_direction(self.metric, *_ends(self.values))[1])
-        return self.higher_is_better
 
 
 class ScoreOptions(TypedDict, total=False):
     """The options of `scores` but for `names`, for functions that also accept what it reads."""
 
     higher_is_better: bool | None
-    item: str | None
+    item: str | Sequence[str] | None
     model: str | None
     score: str | None
     stratum: str | None
-    group: str | None
+    group: str | Sequence[str] | None
+    run: str | bool | None
+    judge: str | bool | None
     strata: Any
     groups: Any
     weights: Mapping[Any, float] | None
@@ -221,6 +81,8 @@ class ScoreOptions(TypedDict, total=False):
     columns: Any
     drop: Any
     transpose: bool
+    missing: str | None
+    min_coverage: float | None
 
 
 def scores(
@@ -228,11 +90,13 @@ def scores(
     *,
     names: Sequence[str] | None = None,
     higher_is_better: bool | None = None,
-    item: str | None = None,
+    item: str | Sequence[str] | None = None,
     model: str | None = None,
     score: str | None = None,
     stratum: str | None = None,
-    group: str | None = None,
+    group: str | Sequence[str] | None = None,
+    run: str | bool | None = None,
+    judge: str | bool | None = None,
     strata: Any = None,
     groups: Any = None,
     weights: Mapping[Any, float] | None = None,
@@ -240,6 +104,8 @@ def scores(
     columns: Any = None,
     drop: Any = None,
     transpose: bool = False,
+    missing: str | None = None,
+    min_coverage: float | None = None,
 ) -> Scores:
     """Read the scores of models on the same items, for `compare_losses`, `from_losses`,
     `plan`, `Monitor` and reports.
@@ -249,22 +115,30 @@ def scores(
             held-out rows, answers to benchmark questions, forecast losses; or a mapping of
             names to n scores, or to mappings of item keys to scores; or a data frame or a
             file, wide (a column for each model) or long (a row for each model and item); or
-            what `relfit.read_evals` returned.
+            what `relfit.read_evals` returned. An array (n, l, k), or lists of k runs in a
+            mapping, hold k training runs of each model.
         names: l names; by default a mapping's keys, a frame's columns or the names in a file,
             else m1, m2, ….
         higher_is_better: True for scores such as accuracies, False for losses. None uses the
             direction that the name of the column `score` or an evaluation log tells
             ("accuracy", "val_loss").
-        item: the name of a column of a frame or a file that holds the items' keys. Rows are
-            matched by it, whatever their order; several scores of a model for one item
-            (epochs, seeds) become their mean.
+        item: the name of a column of a frame or a file that holds the items' keys, or several
+            names of columns that make up the key. Rows are matched by it, whatever their
+            order; several scores of a model for one item (epochs, seeds) become their mean.
         model: with `score` and `item`, the column of models of a long table.
         score: the column of scores of a long table.
         stratum: the column that holds `strata`.
-        group: the column that holds `groups`.
+        group: the column that holds `groups`, or two columns for items that depend on each
+            other in two ways (prompt and annotator, place and week).
+        run: the column of the training run. The runs of a model are then a random sample of
+            all that its method gives, and the verdicts are about the methods. True: the runs
+            are in an array (n, l, k) or in lists of a mapping, which is the default for these.
+        judge: the column of the judge who gave the score, a random sample of judges who all
+            score every model. True: as for `run`.
         strata: n labels of the parts (tasks of a benchmark) that a macro average is over: the
             mean of the parts' means.
-        groups: n labels of dependent items (questions about one text, days of one week).
+        groups: n labels of dependent items (questions about one text, days of one week), or
+            two such lists.
         weights: the weight of each stratum, by its label; by default all are equal. They are
             divided by their sum.
         labels: scores by people, of the same shape as `source` with NaN where there is none
@@ -273,6 +147,12 @@ def scores(
         columns: of a wide table, the columns of the models; others are left out.
         drop: of a wide table, the columns to leave out.
         transpose: True for a table with a row for each model and a column for each item.
+        missing: items that some model has no score for are left out ("common", the default),
+            adjusted for ("adjust"), or an error ("refuse"). "adjust" estimates an effect of
+            each item and a mean of each model from all scores, on the assumption that how
+            much harder an item is does not depend on the model.
+        min_coverage: with "adjust", models that have scores of a smaller fraction of the items
+            are left out, by default 0.5.
 
     Returns:
         `Scores`: the names of the models, the (n, l) values with NaN where a model has none,
@@ -284,15 +164,33 @@ def scores(
     >>> read.names, read.values.tolist(), read.higher_is_better
     (('a', 'b'), [[1.0, 1.0], [0.0, 1.0]], True)
     """
-    given = {"item": item, "model": model, "score": score, "stratum": stratum, "group": group}
-    roles = {role: column for role, column in given.items() if column is not None}
+    group, other_group = _one_or_two("group", group)
+    named = {
+        "item": item,
+        "model": model,
+        "score": score,
+        "stratum": stratum,
+        "group": group,
+        "crossed": other_group,
+        "run": None if isinstance(run, bool) else run,
+        "judge": None if isinstance(judge, bool) else judge,
+    }
+    given = {role: column for role, column in named.items() if column is not None}
     wide_only = {"columns": columns, "drop": drop}
     by_item = {"strata": strata, "groups": groups, "labels": labels}
     if isinstance(source, Scores):
-        others = {**roles, "names": names, **by_item, "weights": weights, **wide_only}
+        others = {**given, "names": names, **by_item, "weights": weights, **wide_only}
         _refuse_given(others, "the scores have it already; leave it out")
-        return _with_direction(source, higher_is_better)
+        return _with_direction(_with_missing(source, missing, min_coverage), higher_is_better)
     _refuse_folder(source)
+    source, roles = _with_key(source, given)
+    source, cube = levels_of(source)
+    if cube is None and (run is True or judge is True):
+        which = "run" if run is True else "judge"
+        raise InputError(
+            f"{which}: expected an array (items, models, {which}s) or a mapping of models to "
+            f"lists of {which}s, got a table; name its column"
+        )
     for role, argument in (("stratum", "strata"), ("group", "groups")):
         if role in roles:
             why = f"expected once, got {role}={roles[role]!r} too; leave out one of the two"
@@ -321,18 +219,83 @@ def scores(
             source, roles, names, labels, parse_columns(columns), parse_columns(drop) or ()
         )
     count = len(read.values)
+    first, second = _label_lists(groups)
     read = replace(
         read,
         strata=read.strata if strata is None else group_labels("strata", strata, count),
-        groups=read.groups if groups is None else group_labels("groups", groups, count),
+        groups=read.groups if first is None else group_labels("groups", first, count),
+        crossed=read.crossed if second is None else group_labels("groups", second, count),
         weights=weights,
     )
+    if cube is not None:
+        role = "judge" if judge is True else "run"
+        check_levels(role, cube, read.names, [str(k) for k in range(1, cube.shape[2] + 1)])
+        read = replace(read, **{f"{role}s": cube, "repeats": cube.shape[2]})
+    read = _with_missing(read, missing, min_coverage)
     if weights is not None and read.strata is None:
         raise InputError("weights: belongs to strata=, whose parts it weighs; leave it out")
     read = _without_row_numbers(read)
     if (roles or _is_named(source)) and columns is None and read.metric is None:
         read = _with_scale_notes(read)
     return _with_direction(read, higher_is_better)
+
+
+def _one_or_two(argument: str, names: Any) -> tuple[str | None, str | None]:
+    """A name of a column and perhaps a second one."""
+    if names is None or isinstance(names, str):
+        return names, None
+    several = tuple(names) if np.iterable(names) else ()
+    if len(several) not in (1, 2) or not all(isinstance(each, str) for each in several):
+        raise InputError(f"{argument}: expected the names of one or two columns, got {names!r}")
+    if len(set(several)) < len(several):
+        raise InputError(f"{argument}: expected different columns, got {several[0]!r} twice")
+    return several[0], several[1] if len(several) == 2 else None
+
+
+def _label_lists(groups: Any) -> tuple[Any, Any]:
+    """The labels of one grouping of the items, or of two."""
+    columns = groups.T if isinstance(groups, np.ndarray) and groups.ndim == 2 else groups
+    if not isinstance(columns, tuple | list | np.ndarray) or len(columns) != 2:
+        return groups, None
+    lists = [np.iterable(each) and not isinstance(each, str) for each in columns]
+    return (columns[0], columns[1]) if all(lists) else (groups, None)
+
+
+def _with_key(source: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, str]]:
+    """The table with a single column for the items' key, and the column of each role."""
+    item = given.get("item")
+    if item is None or isinstance(item, str):
+        return source, dict(given)
+    names = list(dict.fromkeys(item))
+    others = {role: column for role, column in given.items() if role != "item"}
+    columns = dict(_columns_of(source))
+    code = np.zeros(len(next(iter(columns.values()))), dtype=np.intp)
+    for name in names:
+        cells = _take("item", columns, name)
+        _labels("item", cells)
+        count, own = _codes(cells)
+        code = code * count + own
+    _, first, code = np.unique(code, return_index=True, return_inverse=True)
+    texts = [map(as_text, labels_of(columns[name])[first].tolist()) for name in names]
+    levels = tuple(map(" ".join, zip(*texts, strict=True)))
+    for name in {*names} - {*others.values()}:
+        del columns[name]
+    joined = ", ".join(names)
+    return {**columns, joined: Cells("text", code.ravel(), levels)}, {**others, "item": joined}
+
+
+def _with_missing(table: Scores, missing: Any, min_coverage: Any) -> Scores:
+    """The scores with what becomes of items that some model lacks, where that is given."""
+    if missing is not None:
+        table = replace(table, missing=check_choice("missing", missing, MISSING))
+    if min_coverage is None:
+        return table
+    if table.missing != "adjust":
+        raise InputError('min_coverage: belongs to missing="adjust"; leave it out')
+    expected = "a fraction from 0 to 1"
+    most = math.nextafter(1.0, 2.0)
+    coverage = check_number("min_coverage", min_coverage, 0.0, most, expected, low_ok=True)
+    return replace(table, min_coverage=coverage)
 
 
 def with_score_options(function: F) -> F:
@@ -498,8 +461,15 @@ def _wide(
         models = np.tile(np.arange(values.shape[1]), len(values))
         each = None if people is None else people.ravel()
         return _by_item(aside, names or (), models, values.ravel(), each)
+    for role in ("run", "judge"):
+        if role in aside:
+            raise InputError(
+                f"{role}: expected with item=, the column of the items' keys, by which the "
+                f"{role}s of an item are matched"
+            )
     labelled = {role: _labels(role, cells) for role, cells in aside.items()}
-    return _checked(names, values, keys, labelled.get("stratum"), labelled.get("group"), people)
+    read = _checked(names, values, keys, labelled.get("stratum"), labelled.get("group"), people)
+    return replace(read, crossed=labelled.get("crossed"))
 
 
 def _long(source: Any, roles: Mapping[str, str], labels: Any) -> Scores:
@@ -556,8 +526,10 @@ def _by_item(
         code = _codes(aside["stratum"])[1] * count + code
     _, first, code = np.unique(code, return_index=True, return_inverse=True)
     code = code.ravel()
-    if "group" in aside:
-        group = aside["group"].values
+    for role in ("group", "crossed"):
+        if role not in aside:
+            continue
+        group = aside[role].values
         other = group != group[first][code]
         if other.any():
             key = as_text(labels["item"][int(np.argmax(other))])
@@ -567,12 +539,29 @@ def _by_item(
     means, counts = mean_scores(place, values, shape)
     most = int(counts.max(initial=0.0))
     notes: tuple[str, ...] = ()
-    if most > 1:
+    cubes: dict[str, Any] = {}
+    for role in ("run", "judge"):
+        if role in aside:
+            _, own = np.unique(_codes(aside[role])[1], return_inverse=True)
+            own = np.repeat(own.ravel(), len(values) // len(own.ravel()))
+            level = run_levels(own, models) if role == "run" else own
+            cube = by_level(role, place, values, shape, level)
+            texts = [as_text(label) for label in np.unique(labels[role]).tolist()]
+            check_levels(role, cube, names, texts)
+            cubes[f"{role}s"] = cube
+    if cubes:
+        means = mean_levels(next(iter(cubes.values())))
+    elif most > 1:
         several = int((counts > 1.0).any(axis=1).sum())
-        notes = (
+        note = (
             f"{several} of {len(first)} items have up to {most} scores of one model; an item's "
-            f"score is their mean",
+            f"score is their mean"
         )
+        differ = None
+        if is_dense(shape, most, len(values)):
+            repeated = by_level("run", place, values, shape, occurrences(place))
+            differ = run_note(repeated, names)
+        notes = (note,) if differ is None else (note, differ)
     at_first = {role: column[first] for role, column in labels.items()}
     checked = _checked(
         names,
@@ -582,17 +571,10 @@ def _by_item(
         at_first.get("group"),
         None if people is None else mean_scores(place, people, shape)[0],
     )
-    return replace(checked, order=first, repeats=most, notes=notes)
-
-
-def mean_scores(place: Rows, values: Array, shape: tuple[int, int]) -> tuple[Array, Array]:
-    """The means of the values with each place, NaN where there are none, and their numbers."""
-    size = shape[0] * shape[1]
-    there = ~np.isnan(values)
-    counts = np.bincount(place[there], minlength=size).astype(float)
-    totals = np.bincount(place[there], weights=values[there], minlength=size)
-    means = np.divide(totals, counts, out=np.full(size, np.nan), where=counts > 0.0)
-    return means.reshape(shape), counts.reshape(shape)
+    crossed = at_first.get("crossed")
+    if crossed is not None:
+        crossed = group_labels("group", crossed, len(first))
+    return replace(checked, order=first, crossed=crossed, repeats=most, notes=notes, **cubes)
 
 
 def _codes(cells: Cells) -> tuple[int, Rows]:
@@ -661,7 +643,7 @@ def _numbers(where: object, columns: Mapping[str, Cells], advice: str) -> Array:
     numbers = {name: _as_numbers(cells) for name, cells in columns.items()}
     others = [(name, columns[name].kind) for name, values in numbers.items() if values is None]
     if others:
-        _refuse_transposed(len(columns[others[0][0]]), len(columns))
+        refuse_transposed(len(columns[others[0][0]]), len(columns))
         refuse_not_numeric(where, others, advice)
     return np.column_stack([values for values in numbers.values() if values is not None])
 
@@ -674,11 +656,6 @@ def _as_numbers(cells: Cells) -> Array | None:
     if cells.kind != "text" or np.isnan(truth).any():
         return None
     return np.asarray(cells.of_levels(truth, np.nan))
-
-
-def as_text(cell: Any) -> str:
-    """A cell as text, whole numbers without a point."""
-    return f"{cell:.15g}" if isinstance(cell, float) else str(cell)
 
 
 # ── checks ────────────────────────────────────────────────────────────────────────────────────
@@ -711,22 +688,6 @@ def _checked(
     return Scores(names, values, items, strata, groups, labels=labels)
 
 
-def _refuse_transposed(n: int, count: int) -> None:
-    """Refuse a table that has so few rows and so many columns that its rows must be models."""
-    if n < FEWEST_ITEMS <= count:
-        raise InputError(
-            f"losses: expected a row for each item and a column for each model, got {n} rows "
-            f"and {count} columns; if "
-            f"rows are models, {way('use --transpose', 'pass losses.T')}"
-        )
-
-
-def _ends(values: Array) -> tuple[float, float]:
-    """The smallest and the largest score."""
-    known = values[~np.isnan(values)]
-    return extremes(known) if len(known) else (0.0, 0.0)
-
-
 def _with_direction(table: Scores, given: Any) -> Scores:
     """The scores with the direction that is given, recorded or told by the name of the
     metric, and a note on it.
@@ -735,7 +696,7 @@ def _with_direction(table: Scores, given: Any) -> Scores:
     if given is None:
         if usual is not None or table.metric is None:
             return table
-        told, note = told_direction(table.metric, *_ends(table.values))
+        told, note = told_direction(table.metric, *ends(table.values))
         return (
             table
             if told is None
@@ -754,71 +715,6 @@ def _with_direction(table: Scores, given: Any) -> Scores:
         )
         notes = (note, *notes)
     return replace(table, higher_is_better=bool(given), notes=notes)
-
-
-def _without_missing(table: Scores, max_missing: float) -> Scores:
-    """The items that every model has a score for, with notes on how many were left out."""
-    missing = np.isnan(table.values)
-    kept = int((~missing.any(axis=1)).sum())
-    if kept < FEWEST_ITEMS:
-        n = len(missing)
-        lost = ""
-        if kept < n:
-            advice = "score all models on the same items, or leave out a model"
-            lost = (
-                f" of {n}; the others have NaN or are missing for some model: "
-                f"{_held(table)}; {advice}"
-            )
-        raise InputError(
-            f"losses: expected at least {FEWEST_ITEMS} items (rows), got {kept}{lost}"
-        )
-    # A table in long form does not have the items that no model has a score for.
-    there = np.asarray(~missing.all(axis=1))
-    empty = int((~there).sum())
-    if empty:
-        table = table.noted(
-            f"{empty} {_items_were(empty)} left out, for which no model has a score"
-        )
-    table = table.at(there)
-    missing = missing[there]
-    n = len(missing)
-    dropped = n - kept
-    if not dropped:
-        return table
-    note = (
-        f"{dropped} of {n} {_items_were(dropped)} left out, for which some model has no score"
-    )
-    lacking = missing_doubt(table.names, missing, max_missing)
-    rest = "those that are left may be easier or harder than the rest"
-    if lacking is not None:
-        note = f"{note}; {lacking}, and {rest}"
-    elif dropped > MAX_MISSING * n:
-        note = f"{note}; {rest}"
-    complete = table.at(np.asarray(~missing.any(axis=1)))
-    return complete.noted(note, doubt=lacking is not None)
-
-
-def _held(table: Scores) -> str:
-    """How many items each model has a score for."""
-    counts = (~np.isnan(table.values)).sum(axis=0).tolist()
-    held = [f"{name!r} has {count}" for name, count in zip(table.names, counts, strict=True)]
-    return listed(held, most=_MOST_NAMES, quote=str)
-
-
-def _items_were(count: int) -> str:
-    return "item was" if count == 1 else "items were"
-
-
-def missing_doubt(names: Sequence[str], missing: Mask, max_missing: float) -> str | None:
-    """A sentence if some model lacks more than this fraction of the items; (n, l) `missing`
-    is True where it does.
-    """
-    fractions = missing.mean(axis=0)
-    most = int(fractions.argmax())
-    if fractions[most] <= max_missing:
-        return None
-    lacks = f"{names[most]!r} lacks {fractions[most]:.0%} of the items"
-    return f"{lacks}, more than max_missing={max_missing:g} allows"
 
 
 def _with_scale_notes(table: Scores) -> Scores:
@@ -866,55 +762,4 @@ def _without_row_numbers(table: Scores) -> Scores:
         names=tuple(table.names[j] for j in kept),
         values=table.values[:, kept],
         labels=None if table.labels is None else table.labels[:, kept],
-    )
-
-
-def _refuse_keys(table: Scores) -> None:
-    """Refuse a column that numbers the items: it grows by 1 from row to row, or is called so
-    and never repeats.
-
-    Taken for a model, it would be one with losses of its own.
-    """
-    for name, column in zip(table.names, table.values.T, strict=True):
-        counts = bool((np.diff(column) == 1.0).all())
-        called = _KEY.search(name) is not None
-        if counts or (called and is_key(column)):
-            first = ", ".join(f"{value:g}" for value in column[:3])
-            raise InputError(
-                f"losses: expected a model's losses in every column, got {first}, … in "
-                f"{name!r}, which numbers the "
-                f"items; pass item={name!r}, or leave that column out with drop={name!r}"
-            )
-
-
-def _in_unit(table: Scores) -> Scores:
-    """The table with very large or very small scores in a unit 2^k, so that the largest is
-    between 1 and 2.
-
-    The scores s and s · 2^k then have the same verdicts, p-values and intervals for every k:
-    dividing by 2^k is exact.
-    """
-    low, high = extremes(table.values)
-    largest = max(-low, high)
-    if table.labels is not None:
-        largest = float(np.fmax.reduce(np.abs(table.labels), axis=None, initial=largest))
-    if largest == 0.0 or 1.0 / LARGEST_SCORE <= largest <= LARGEST_SCORE:
-        return table
-    if largest < np.finfo(float).tiny:
-        raise InputError(
-            f"losses: expected scores of at least {np.finfo(float).tiny:.2g} in size, got at "
-            f"most {largest:.2g}; use "
-            "logarithms, such as log-likelihoods"
-        )
-    exponent = math.frexp(largest)[1] - 1
-    note = (
-        f"the largest score is {largest:.2g}, so all scores, differences and margins are "
-        f"shown in units of "
-        f"2^{exponent}; for likelihoods, compare their logarithms"
-    )
-    return table.noted(
-        note,
-        values=np.ldexp(table.values, -exponent),
-        labels=None if table.labels is None else np.ldexp(table.labels, -exponent),
-        unit=math.ldexp(1.0, exponent),
     )

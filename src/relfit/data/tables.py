@@ -459,7 +459,7 @@ def drop_option(names: Sequence[str]) -> str:
 def cells_of(
     where: str, name: str, values: Any, *, as_text: bool = False, as_keys: bool = False
 ) -> Cells:
-    """Any values of one dimension as cells.
+    """Any values of one dimension as cells; cells are returned unchanged.
 
     With `as_text`, text is text even if all of it looks like numbers or dates. With
     `as_keys`, so are whole numbers that float64 rounds, and text is kept as it is.
@@ -467,6 +467,8 @@ def cells_of(
     >>> cells_of("table", "x", ["a", None, "b", "a"]).values.tolist()
     [0, -1, 1, 0]
     """
+    if isinstance(values, Cells):
+        return values
     try:
         return _cells(where, name, values, as_text, as_keys)
     except (ArithmeticError, NotImplementedError, TypeError, ValueError) as error:

@@ -4,26 +4,18 @@ the reference rows, and expected log predictive densities of Bayesian models.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relfit.data.arrays import as_rows
 from relfit.data.densities import log_densities
 from relfit.data.load import Data
-from relfit.data.scores import (
-    FEWEST_ITEMS,
-    ScoreOptions,
-    Scores,
-    as_text,
-    scores,
-    with_score_options,
-)
+from relfit.data.scored import Scores
+from relfit.data.scores import ScoreOptions, scores, with_score_options
 from relfit.estimators.base import (
     Dependence,
     Estimates,
@@ -32,20 +24,16 @@ from relfit.estimators.base import (
     Kind,
     PairSource,
 )
+from relfit.estimators.means import item_means, row_means
 from relfit.stats.dependence import (
     STEPS,
     OrderEffect,
-    cluster_freedom,
     is_sorted,
     order_effect,
-    pair_variances,
-    satterthwaite_freedom,
-    series_law,
-    welch_freedom,
 )
 from relfit.stats.joint import JointEstimate, Psi
 from relfit.util.arrays import Array, Rows
-from relfit.util.checks import check_choice, check_number, check_whole
+from relfit.util.checks import check_choice, check_whole
 from relfit.util.errors import InputError
 from relfit.util.libraries import needed
 from relfit.util.text import as_name, listed, quoted
@@ -61,9 +49,6 @@ SMALL_DIFFERENCE = 4.0
 FEW_OBSERVATIONS = 100
 # What elpd_i is multiplied by on each of ArviZ's scales.
 _SCALES = {"log": 1.0, "negative_log": -1.0, "deviance": -0.5}
-# The fewest groups, and degrees of freedom below which a note tells of them.
-FEWEST_GROUPS = 6
-FEW_DEGREES = 10.0
 # The cubes of scores below this, and of their errors, do not fit into float64.
 SMALLEST_SCORES = 1e-75
 
@@ -89,7 +74,8 @@ def from_losses(
         lags: with "series", how far dependence reaches: the L of the formula below. By
             default the rows are prewhitened instead.
 
-    Items that some model has no score for are left out. ``D = mean of the rows``, ``V =
+    Items that some model has no score for are left out, unless `missing` is "adjust"
+    (`estimators.holes.additive_means`). ``D = mean of the rows``, ``V =
     cov(losses)/n``: items are taken as independent, models as paired by item. With groups
     only the groups are: V sums over the groups the squares of their totals Σ_{a∈g} (loss_a −
     D)/n, each divided by 1 − n_g/n (CR2), and each difference has Bell and McCaffrey's degrees
@@ -100,8 +86,9 @@ def from_losses(
     mean(judge, items without labels) + mean(human − λ judge, items with)``, λ = cov(human,
     judge)/((1 + n/N) var(judge)) between 0 and 1 (Angelopoulos, Duchi and Zrnic 2023); for
     each item with labels λ is estimated from the others. With strata and labels the degrees
-    of freedom of each difference are Welch's and
-    Satterthwaite's.
+    of freedom of each difference are Welch's and Satterthwaite's. Training runs, judges and a
+    second grouping of the items add to V what they vary (`stats.crossed`). Groups of a series
+    are in the order of their labels.
 
     >>> joint = from_losses(
     ...     {"old": [0.1, 0.4] * 10, "new": [0.0, 0.3] * 10}, higher_is_better=False
@@ -114,60 +101,20 @@ def from_losses(
     _check_design(table, dependence, lags)
     better = bool(table.higher_is_better)
     rows = -table.values if better else table.values
-    n = len(rows)
     notes = (
         table.notes
         if table.higher_is_better is not None
         else (*_unknown_direction(table), *table.notes)
     )
-    binary = False
-    design = None
-    group_sizes = None
-    codes = None
-    freedom = None
-    covariance = None
-    if table.labels is not None:
-        rows, codes, count = _corrected_by_people(
-            rows, -table.labels if better else table.labels
-        )
-        values, psi, freedom = row_means(rows, codes, np.ones(2), None)
-        design = f"a judge corrected by people on {count} of {n} items"
-    elif dependence == "series":
-        values = rows.mean(axis=0)
-        psi = Psi(rows - values, lags=lags)
-        design = f"a series with {lags} {'lag' if lags == 1 else 'lags'}"
-        if lags is None:
-            law = series_law(rows - values)
-            psi = Psi(rows - values, lags=law.lags)
-            freedom = law.freedom
-            covariance = law.covariance
-            design = f"a series with autocorrelation {law.autocorrelation:.2f}"
-    else:
-        codes = np.zeros(n, dtype=np.intp)
-        parts = np.ones(1)
-        count = 1
-        if table.strata is not None:
-            codes, parts, count = _strata(table.strata, table.weights)
-            design = f"macro average over {count} strata" if count > 1 else None
-        members = None
-        if table.groups is not None:
-            group_names, members = np.unique(table.groups, return_inverse=True)
-            if len(group_names) < FEWEST_GROUPS:
-                raise InputError(
-                    f"groups: expected at least {FEWEST_GROUPS} groups of items, "
-                    f"got {len(group_names)}"
-                )
-            group_sizes = (len(group_names),)
-        values, psi, freedom = row_means(rows, codes, parts, members)
-        if group_sizes is not None and freedom is not None:
-            notes = (*notes, *_few_groups(*group_sizes, freedom))
-        binary = count == 1 and members is None and _has_two_values(table.values)
-    covariance = psi.covariance() if covariance is None else covariance
+    means = item_means(table, rows, dependence, lags)
+    notes = (*notes, *means.notes)
+    values = means.values
+    covariance = means.psi.covariance() if means.covariance is None else means.covariance
     _refuse_small_columns(table, values, covariance)
     doubts = table.doubts
     effect = None
     if table.groups is None and dependence == "independent":
-        effect = _order_effect(table, psi, int(values.argmin()), codes)
+        effect = _order_effect(table, means.psi, int(values.argmin()), means.strata)
     if effect is not None:
         sentence = _order_note(effect, table, table.names[int(values.argmin())])
         notes = (*notes, sentence)
@@ -176,18 +123,19 @@ def from_losses(
         table.names,
         values,
         covariance,
-        (n,),
-        psi,
+        (len(rows),),
+        means.psi,
         notes=notes,
-        groups=group_sizes,
+        groups=means.groups,
         measure="loss",
         higher_is_better=better,
-        design=design,
-        lags=psi.lags,
-        binary=binary,
+        design=means.design,
+        lags=means.psi.lags,
+        binary=means.binary,
         unit=table.unit,
         doubts=doubts,
-        freedom=freedom,
+        freedom=means.freedom,
+        components=means.components,
     )
 
 
@@ -229,27 +177,6 @@ def _order_note(effect: OrderEffect, table: Scores, best: str) -> str:
     )
 
 
-def _few_groups(groups: int, freedom: Array) -> list[str]:
-    """A note on groups that are few, or of which few decide."""
-    fewest = float(freedom.min())
-    if groups >= FEWEST_ITEMS and fewest >= FEW_DEGREES:
-        return []
-    return [
-        f"{groups} groups of items leave about {fewest:.0f} degrees of freedom (t "
-        f"distribution), so only large differences can be shown: collect more groups"
-    ]
-
-
-def _has_two_values(scores: Array) -> bool:
-    """True if every score is 0 or one other number, such as 1, or 100 for a percentage."""
-    # The first rows tell of nearly all other scores.
-    for rows in (scores[:20], scores):
-        high = float(rows.max()) or float(rows.min())
-        if not ((rows == 0.0) | (rows == high)).all():
-            return False
-    return True
-
-
 def _refuse_small_columns(table: Scores, values: Array, covariance: Array) -> None:
     """Refuse a model whose scores are so small compared with those of others that their
     cubes are lost.
@@ -276,19 +203,25 @@ def _check_design(table: Scores, dependence: str, lags: Any) -> None:
             'lags: belongs to dependence="series"; leave it out, or say that the '
             "items are a series"
         )
-    for name in ("strata", "groups", "labels"):
-        if dependence == "series" and getattr(table, name) is not None:
+    for name in ("strata", "groups", "crossed", "labels", "runs", "judges"):
+        if getattr(table, name) is None:
+            continue
+        word = "a second grouping" if name == "crossed" else name
+        if dependence == "series" and name in ("strata", "crossed", "labels"):
             raise InputError(
-                f'{name}: cannot be combined with dependence="series"; leave out one of them'
+                f'{word}: cannot be combined with dependence="series"; leave out one of them'
             )
-        if name != "labels" and table.labels is not None and getattr(table, name) is not None:
+        if name != "labels" and table.labels is not None:
             raise InputError(
-                f"labels: cannot be combined with {name} yet; leave out one of them"
+                f"labels: cannot be combined with {word} yet; leave out one of them"
             )
-    if lags is not None and check_whole("lags", lags, 0) > len(table.values) // 4:
-        raise InputError(
-            f"lags: expected at most a quarter of the {len(table.values)} items, got {lags}"
-        )
+    units = len(table.values)
+    what = "items"
+    if table.groups is not None:
+        units = len(np.unique(table.groups))
+        what = "groups"
+    if lags is not None and check_whole("lags", lags, 0) > units // 4:
+        raise InputError(f"lags: expected at most a quarter of the {units} {what}, got {lags}")
 
 
 def _unknown_direction(table: Scores) -> list[str]:
@@ -300,142 +233,6 @@ def _unknown_direction(table: Scores) -> list[str]:
         "accuracies pass "
         "higher_is_better=True, and for losses higher_is_better=False"
     ]
-
-
-def row_means(
-    rows: Array, codes: Rows, weights: Array, members: Rows | None
-) -> tuple[Array, Psi, Array | None]:
-    """D = Σ_t w_t mean_t over the strata t, its ψ rows, one for each item or each group, and
-    degrees of freedom.
-
-    U_a = w_t (x_a − mean_t)/n_t are the items' contributions to D. Those of a group in a
-    stratum are added up and divided by √(1 − h), h the part of the stratum's items that are
-    in the group (CR2, `stats.dependence`), and U_g is what the group has in all strata. Of G
-    groups ψ_g = √(G(G − 1)) U_g, so that ψᵀψ/(G(G − 1)) = Σ_g U_g U_gᵀ, which is
-    Σ_t w_t² cov_t/n_t for groups of one item.
-
-    The degrees of freedom of the differences (l, l) are Welch's and Satterthwaite's over the
-    strata, with those of clusters in each; None for the items of a single stratum.
-    """
-    sizes = np.bincount(codes)
-    if len(sizes) == 1:
-        values = rows.mean(axis=0)
-        if members is None:
-            return values, Psi(rows - values), None
-        means = values[None]
-    else:
-        means = np.stack([rows[codes == t].mean(axis=0) for t in range(len(sizes))])
-        values = np.asarray(weights @ means)
-    centred = rows - means[codes]
-    if members is None:
-        return values, *_item_psi(centred, codes, weights / sizes)
-    cells, cell = np.unique(members * len(sizes) + codes, return_inverse=True)
-    groups, strata = np.divmod(cells, len(sizes))
-    share = np.bincount(cell) / sizes[strata]
-    _refuse_single(share)
-    units = int(groups.max()) + 1
-    scale = math.sqrt(units * (units - 1.0)) * weights[strata] / sizes[strata]
-    scale /= np.sqrt(1.0 - share)
-    psi = np.zeros((units, rows.shape[1]))
-    np.add.at(psi, members, centred * scale[cell][:, None])
-    if len(cells) > units:
-        # Groups in several strata: clusters of their parts of D, and nothing within them.
-        part = np.zeros(units)
-        np.add.at(part, groups, weights[strata] * np.bincount(cell) / sizes[strata])
-        none = np.zeros((rows.shape[1],) * 2)
-        freedom = satterthwaite_freedom(part, (part, np.square(part)), (none, none + 1.0))
-        return values, Psi(psi), freedom
-    parts = []
-    for t in range(len(sizes)):
-        there = codes == t
-        own = np.unique(members[there], return_inverse=True)[1]
-        total = psi[groups[strata == t]]
-        parts.append((pair_variances(total.T @ total), cluster_freedom(centred[there], own)))
-    return values, Psi(psi), welch_freedom(parts)
-
-
-def _item_psi(centred: Array, codes: Rows, weights: Array) -> tuple[Psi, Array]:
-    """The ψ rows and degrees of freedom of `row_means` for items that are no groups, from the
-    weight of an item in each stratum.
-    """
-    n, count = centred.shape
-    sizes = np.bincount(codes)
-    _refuse_single(1.0 / sizes)
-    scale = math.sqrt(n * (n - 1.0)) * weights / np.sqrt(1.0 - 1.0 / sizes)
-    psi = centred * scale[codes][:, None]
-    parts = []
-    for t, size in enumerate(sizes.tolist()):
-        own = psi[codes == t]
-        parts.append((pair_variances(own.T @ own), np.full((count, count), size - 1.0)))
-    return Psi(psi), welch_freedom(parts)
-
-
-def _refuse_single(share: Array) -> None:
-    """Refuse a stratum all of whose items are one item, or in one group."""
-    if (share == 1.0).any():
-        raise InputError(
-            "strata: expected at least 2 items (or groups) in every stratum, got one with fewer"
-        )
-
-
-def _strata(
-    labels: NDArray[Any], weights: Mapping[Any, float] | None
-) -> tuple[Rows, Array, int]:
-    """The stratum of each item, the weights of the strata, which add up to 1, and their
-    number.
-    """
-    names, codes = np.unique(labels, return_inverse=True)
-    keys = [as_text(name) for name in names.tolist()]
-    if weights is None:
-        return codes.ravel(), np.full(len(keys), 1.0 / len(keys)), len(keys)
-    given = (
-        {as_text(key): weight for key, weight in weights.items()}
-        if isinstance(weights, Mapping)
-        else {}
-    )
-    if set(given) != set(keys):
-        shown = listed(keys, quote=repr)
-        raise InputError(
-            f"weights: expected a mapping with a weight for each stratum "
-            f"({shown}), got {weights!r:.80}"
-        )
-    parts = [
-        check_number(f"weight of {key!r}", given[key], 0.0, math.inf, "a number above 0")
-        for key in keys
-    ]
-    return codes.ravel(), np.array(parts) / sum(parts), len(keys)
-
-
-def _corrected_by_people(judge: Array, people: Array) -> tuple[Array, Rows, int]:
-    """The rows whose means over the two parts, items with labels (0) and without (1), add up
-    to D.
-    """
-    labelled = np.asarray(~np.isnan(people).any(axis=1))
-    count = int(labelled.sum())
-    rest = int((~labelled).sum())
-    if min(count, rest) < FEWEST_ITEMS:
-        raise InputError(
-            f"labels: expected at least {FEWEST_ITEMS} items with labels for every model and "
-            f"as many without, got "
-            f"{count} and {rest}"
-        )
-    human = people[labelled]
-    of_judge = judge[labelled]
-    products = (human - human.mean(0)) * (of_judge - of_judge.mean(0))
-    total = products.sum(0)
-    # The slope for an item is estimated without it: otherwise it would follow the item's own
-    # error.
-    others = (total - count / (count - 1.0) * products) / (count - 2.0)
-    parts = _slope(total / (count - 1.0), judge, count / rest) * judge
-    parts[labelled] = human - _slope(others, judge, count / rest) * of_judge
-    return parts, np.asarray(~labelled, dtype=np.intp), count
-
-
-def _slope(covariance: Array, judge: Array, ratio: float) -> Array:
-    """λ = cov/((1 + n/N) var(judge)), between 0 and 1; 0 for a judge that gives one score."""
-    variance = np.broadcast_to((1.0 + ratio) * judge.var(axis=0, ddof=1), covariance.shape)
-    slope = np.divide(covariance, variance, out=np.zeros_like(covariance), where=variance > 0.0)
-    return np.asarray(np.clip(slope, 0.0, 1.0))
 
 
 class Likelihood(Kind):

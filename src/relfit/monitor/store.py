@@ -24,7 +24,7 @@ from typing import Any, Self
 import numpy as np
 
 from relfit.data.metrics import direction_needed
-from relfit.data.scores import Scores, as_text
+from relfit.data.scored import Scores, as_text
 from relfit.monitor.evidence import (
     BETS,
     LARGEST_BET,

@@ -33,6 +33,7 @@ from relfit.results.comparison import Comparison
 from relfit.results.plan import Plan
 from relfit.results.scale import INCONCLUSIVE
 from relfit.results.words import about, kernel_words, measure_of, used_test
+from relfit.stats.crossed import SEPARATION
 from relfit.stats.joint import NEAR_DEGENERATE
 from relfit.stats.planning import Forecast
 from relfit.stats.tests.base import Criteria
@@ -349,6 +350,11 @@ def rows_advice(comparison: Comparison) -> list[str]:
         return []
     if comparison.margin:
         return ["No sample-size advice: planning does not support a margin."]
+    if comparison.components:
+        told = [note for note in comparison.warnings if note.startswith(SEPARATION)]
+        return [f"{note[0].upper()}{note[1:]}." for note in told] or [
+            "No other number of runs, judges or items is needed to separate the two best models."
+        ]
     undecided = [
         row["name"]
         for row in comparison.rows()

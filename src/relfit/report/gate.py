@@ -510,7 +510,8 @@ def _more_rows(comparison: Comparison, name: str) -> str:
     joint = comparison.distinct()
     original = comparison.originals()[name]
     several = isinstance(comparison.kernel, Collection)
-    if original not in joint.names or len(joint.names) < 2 or several:
+    # With training runs or judges more items alone may not decide.
+    if original not in joint.names or len(joint.names) < 2 or several or joint.components:
         return ""
     i = joint.names.index(original)
     j = joint.names.index(comparison.originals()[comparison.best])

@@ -21,7 +21,9 @@ import numpy as np
 
 from relfit.api import decide
 from relfit.data.encode import Encoding
-from relfit.data.scores import FEWEST_ITEMS, Scores, as_text, scores
+from relfit.data.scored import FEWEST_ITEMS, Scores, as_text
+from relfit.data.scores import scores
+from relfit.estimators.holes import additive_means
 from relfit.estimators.losses import from_losses
 from relfit.report.figures import signed
 from relfit.report.recall import MOST_COLUMNS, PanelData
@@ -98,15 +100,16 @@ def stratum_rows(comparison: Comparison, table: Scores) -> list[StratumRow]:
         return []
     labels, codes = np.unique(table.strata, return_inverse=True)
     chosen = [comparison.names.index(row["name"]) for row in comparison.rows()[:MOST_MODELS]]
-    names = tuple(comparison.names[i] for i in chosen)
     kinds: tuple[str, ...] | None = tuple(comparison.kinds[i] for i in chosen)
     rows = [_row(comparison, None, len(codes), comparison.discrepancy[chosen], kinds)]
     for code, label in enumerate(labels.tolist()[:MOST_STRATA]):
-        part = table.at(codes.ravel() == code)
-        values = part.values[:, chosen]
-        alone = replace(part, names=names, values=values, strata=None, weights=None, notes=())
+        part = table.at(codes.ravel() == code).of(chosen)
+        values = part.values
+        alone = replace(part, strata=None, weights=None, notes=())
         kinds = _kinds(comparison, alone)
-        rows.append(_row(comparison, as_text(label), len(values), values.mean(axis=0), kinds))
+        holes = np.isnan(values).any()
+        means = additive_means(values, None)[0] if holes else values.mean(axis=0)
+        rows.append(_row(comparison, as_text(label), len(values), means, kinds))
     return rows
 
 

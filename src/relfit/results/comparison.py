@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.results import formats, serial, words
+from relfit.results.letters import letters_of
 from relfit.results.scale import NON_INFERIOR, SIGNIFICANTLY_WORSE, by_margin
 from relfit.results.serial import (
     Record,
@@ -88,6 +89,29 @@ class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
             worse=worse,
             level=level,
             simultaneous=simultaneous,
+        )
+
+    def letters(self, level: float = 0.95) -> Letters:
+        """Groups of models that the data do not separate: models with a letter in common.
+
+        Two models are separated if one is worse by the simultaneous tests of `ranks`.
+
+        >>> from relfit import JointEstimate, decide
+        >>> result = decide(JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3)))
+        >>> print(result.letters())
+        model  groups
+        a      a
+        b      a
+        c      b
+        Models without a common letter are separated (familywise error 5%).
+        """
+        ranks = self.ranks(level)
+        order = np.lexsort((ranks.upper, ranks.lower))
+        apart = (ranks.worse | ranks.worse.T)[np.ix_(order, order)]
+        return Letters(
+            names=tuple(self.names[k] for k in order.tolist()),
+            letters=tuple(letters_of(apart)),
+            level=level,
         )
 
     def pairs(self, correction: str = "holm") -> PairMatrix:
@@ -376,6 +400,24 @@ class Ranks(Record):
         last = f"{level} simultaneous confidence sets for the ranks."
         if not self.simultaneous:
             last = f"{level} confidence sets for the ranks, each for its own rank."
+        return Display("", cells, (("", last),))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Letters(Record):
+    """The models from better to worse, and the letters of the groups that each one is in."""
+
+    names: tuple[str, ...]
+    letters: tuple[str, ...]
+    level: float
+
+    def _display(self, longest_name: int = LONGEST_NAME) -> Display:
+        """One line per model."""
+        names = short_names(self.names, longest_name)
+        rows = list(zip(names, self.letters, strict=True))
+        cells = Table.plain(("model", "groups"), rows, words=(0, 1))
+        error = f"{100.0 * (1.0 - self.level):g}%"
+        last = f"Models without a common letter are separated (familywise error {error})."
         return Display("", cells, (("", last),))
 
 

@@ -231,6 +231,7 @@ TEST = Form(
 COUNT = Form("a whole number", _is_count)
 SIZES = maybe(Form("whole numbers", _each(_is_count), tuple, "sizes"))
 COUNTS_BY_NAME = Form("whole numbers by name", _table(_is_count))
+FRACTIONS_BY_NAME = Form("numbers from 0 to 1 by name", _table(_is_number(0.0, 1.0)))
 NUMBER = Form("a number")
 FRACTION = Form("a number from 0 to 1", _is_number(0.0, 1.0))
 NOT_NEGATIVE = Form("a number of at least 0", _is_number(0.0, 1e300))

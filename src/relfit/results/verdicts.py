@@ -235,6 +235,9 @@ class OfModels:
     binary: bool = of("estimate.binary", serial.FLAG)
     design: str | None = of("estimate.design", maybe(serial.WORD), "how the means were taken")
     lags: int | None = of("estimate.lags", maybe(serial.COUNT))
+    components: dict[str, float] | None = of(
+        "estimate.components", maybe(serial.FRACTIONS_BY_NAME)
+    )
     unit: float = of("estimate.unit", serial.POSITIVE)
     leading: tuple[str, ...] = of("estimate.leading", serial.TEXTS)
 
@@ -379,6 +382,8 @@ class Verdicts(OfModels, Answer):
         design: how the means of losses were taken, such as "macro average over 30 strata"; None
             for plain means.
         lags: the lags in the covariance of a series; None for independent items.
+        components: the parts of the mean variance of the differences to the best model, by
+            what they are due to: items, training runs, judges; None where only items matter.
         unit: 1, or the power of 2 in which very large or very small scores are measured:
             discrepancies, standard errors, differences, intervals and the margin are those
             of the scores divided by it.

@@ -227,6 +227,8 @@ class JointEstimate:
             are made of.
         freedom: (l, l) degrees of freedom of the variances of the differences D_i − D_j, and
             on the diagonal of the values; None where they follow from the numbers of rows.
+        components: the parts of the mean variance of the differences to the best model by what
+            they are due to, "items", "runs" and "judges"; None where only items matter.
 
     Any score can be brought in:
 
@@ -257,6 +259,7 @@ class JointEstimate:
     leading: tuple[str, ...] = ()
     freedom: Array | None = None
     follows: Array | None = None
+    components: dict[str, float] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", _names(self.names))

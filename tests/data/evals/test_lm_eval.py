@@ -273,3 +273,27 @@ def test_averages_are_not_scores(tmp_path):
     shutil.copy(LOGS / "large" / RESULTS, tmp_path)
     for path in (tmp_path, tmp_path / RESULTS):
         assert f"; {RESULTS} has averages only: pass samples_*.jsonl, which lm_eval writes" in refusal(path)
+
+
+def test_several_runs_as_a_random_sample(tmp_path):
+    """The same verdicts as an array of items, models and runs; every model needs two."""
+    rng = np.random.default_rng(2)
+    cube = (rng.random((60, 2, 3)) < 0.6 + 0.3 * rng.normal(size=(2, 3))).astype(float)
+    for i, name in enumerate(("a", "b")):
+        (tmp_path / name).mkdir()
+        for r in range(3):
+            lines = [
+                {"doc_id": k, "filter": "none", "metrics": ["acc"], "acc": cube[k, i, r]} for k in range(len(cube))
+            ]
+            path = tmp_path / name / f"samples_t_2026-01-0{r + 1}T03-04-05.jsonl"
+            path.write_text("\n".join(map(json.dumps, lines)))
+    evals = read_evals(tmp_path, runs="random")
+    joint = relfit.from_losses(evals, higher_is_better=True)
+    expected = relfit.from_losses(cube, higher_is_better=True)
+    np.testing.assert_allclose(joint.covariance, expected.covariance, rtol=1e-9)
+    assert joint.design == "3 random runs of each model"
+    (note,) = [note for note in read_evals(tmp_path, runs="all").notes if "differ by more than chance" in note]
+    assert 'use runs="random"' in note
+    for path in sorted((tmp_path / "b").iterdir())[1:]:
+        path.unlink()
+    assert "run: expected at least 2 runs of each model, got one of 'b'" in refusal(tmp_path, runs="random")

@@ -19,7 +19,16 @@ from relfit.data.evals.base import SETTINGS, EvalFormat, Log, Wanted, difference
 from relfit.data.evals.formats import FORMATS
 from relfit.data.files.base import check_plain
 from relfit.data.metrics import told_direction
-from relfit.data.scores import Scores, mean_scores
+from relfit.data.repeats import (
+    by_level,
+    check_levels,
+    is_dense,
+    mean_levels,
+    mean_scores,
+    occurrences,
+    run_note,
+)
+from relfit.data.scored import Scores
 from relfit.util.checks import check_choice
 from relfit.util.errors import InputError, way
 from relfit.util.text import as_name, is_text, listed, visible
@@ -28,7 +37,7 @@ _SUFFIXES = (".jsonl", ".eval", ".json")
 # What tables of scores are called, which are no logs.
 _TABLES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 _FORMATS = listed([format.name for format in FORMATS], "or", quote=str)
-RUNS = ("newest", "all")
+RUNS = ("newest", "all", "random")
 # The name given to the model, the file, its format, and whether the file itself was given
 # instead of a folder.
 _Found = tuple[str | None, Path, EvalFormat, bool]
@@ -55,7 +64,9 @@ def read_evals(
         filter: of lm-evaluation-harness, the filter of the answers, by default the first; of
             HELM, the split or the perturbation.
         runs: "newest" reads the newest of several runs of a model on a task in one folder;
-            "all" reads all of them, and an item's score is the mean over the runs.
+            "all" reads all of them, and an item's score is the mean over the runs; "random"
+            takes them for a random sample of the model's training runs (at least 2 of each
+            model), so that verdicts are about the methods.
         allow_different: settings that may differ between the runs, as one name or several:
             "shots", "version", "arguments", "solver", "chat-template", "system",
             "generation" or "prompts". Other differences that the logs record are `doubts`,
@@ -101,13 +112,15 @@ def read_evals(
     unfinished, doubts = _unfinished(logs, left_out)
     different, unlike = differences(logs, allowed)
     metric = listed(list(dict.fromkeys(log.metric for log in logs)), quote=str)
+    scores = _as_scores(logs, runs == "random")
     return replace(
-        _as_scores(logs),
+        scores,
         metric=metric,
         higher_is_better=better,
         notes=(
             f"the score is {metric}",
             *_notes(logs),
+            *scores.notes,
             *told,
             *of_runs,
             *unfinished,
@@ -117,8 +130,10 @@ def read_evals(
     )
 
 
-def _as_scores(logs: Sequence[Log]) -> Scores:
-    """The mean scores of every model on every item of the logs."""
+def _as_scores(logs: Sequence[Log], random: bool) -> Scores:
+    """The mean scores of every model on every item of the logs; with `random` those of each
+    run, too.
+    """
     models = {name: k for k, name in enumerate(dict.fromkeys(log.model for log in logs))}
     prompts: dict[tuple[str, str], str | None] = {}
     for log in logs:
@@ -132,9 +147,22 @@ def _as_scores(logs: Sequence[Log]) -> Scores:
         for each in log.scores
     ]
     numbers = [each.score for log in logs for each in log.scores]
-    means, counts = mean_scores(
-        np.array(places, np.intp), np.array(numbers, float), (len(rows), len(models))
-    )
+    place = np.array(places, np.intp)
+    values = np.array(numbers, float)
+    shape = (len(rows), len(models))
+    means, counts = mean_scores(place, values, shape)
+    most = int(counts.max(initial=1))
+    cube = None
+    notes: tuple[str, ...] = ()
+    if random:
+        level = np.repeat(_run_numbers(logs), [len(log.scores) for log in logs])
+        cube = by_level("run", place, values, shape, level)
+        check_levels("run", cube, tuple(models), ())
+        means = mean_levels(cube)
+    elif most > 1 and is_dense(shape, most, len(values)):
+        repeated = by_level("run", place, values, shape, occurrences(place))
+        differ = run_note(repeated, tuple(models), way("--runs random", 'runs="random"'))
+        notes = () if differ is None else (differ,)
     tasks = [task for task, _ in prompts]
     return Scores(
         tuple(models),
@@ -142,9 +170,44 @@ def _as_scores(logs: Sequence[Log]) -> Scores:
         items=np.array([item for _, item in prompts], dtype=object),
         strata=np.array(tasks) if len(set(tasks)) > 1 else None,
         prompts=np.array(list(prompts.values()), dtype=object),
-        repeats=int(counts.max(initial=1)),
+        outputs=_outputs(logs, rows, models),
+        boards=tuple(_boards(logs)),
+        repeats=most,
+        runs=cube,
+        notes=notes,
         part=("task", "tasks"),
     )
+
+
+def _run_numbers(logs: Sequence[Log]) -> list[int]:
+    """The number of each log among those of its model and task, by date."""
+    order = sorted(range(len(logs)), key=lambda k: (logs[k].date, str(logs[k].path)))
+    seen: Counter[tuple[str, str]] = Counter()
+    numbers = [0] * len(logs)
+    for k in order:
+        numbers[k] = seen[logs[k].model, logs[k].task]
+        seen[logs[k].model, logs[k].task] += 1
+    return numbers
+
+
+def _outputs(
+    logs: Sequence[Log], rows: Mapping[tuple[str, str], int], models: Mapping[str, int]
+) -> Any:
+    """(items, models) what each model answered, the last time; None if no log has outputs."""
+    held = np.full((len(rows), len(models)), None, dtype=object)
+    for log in logs:
+        for each in log.scores:
+            held[rows[log.task, each.item], models[log.model]] = each.output
+    return held if any(text is not None for text in held.ravel()) else None
+
+
+def _boards(logs: Sequence[Log]) -> Iterator[tuple[str, str, float, float, int]]:
+    """What `Scores.boards` holds, of scores from 0 to 1: other summaries may be no means."""
+    for log in logs:
+        known = [each.score for each in log.scores if each.score == each.score]
+        fractions = known and min(known) >= 0.0 and max(known) <= 1.0
+        if log.board is not None and fractions:
+            yield log.task, log.model, log.board, sum(known) / len(known), len(known)
 
 
 def _several(value: Any) -> tuple[Any, ...]:
@@ -271,7 +334,7 @@ def _chosen_runs(logs: Sequence[Log], runs: str) -> tuple[list[Log], list[str]]:
         newest = max(held, key=lambda log: log.date)
         if len(held) > 1:
             repeated.setdefault(model, []).append(newest)
-        if runs == "all":
+        if runs != "newest":
             chosen += held
             continue
         dates = {log.date for log in held}
@@ -287,7 +350,9 @@ def _chosen_runs(logs: Sequence[Log], runs: str) -> tuple[list[Log], list[str]]:
     for model, latest in repeated.items():
         tasks = listed([log.task for log in latest], most=3, quote=str)
         used = "an item's score is the mean over the runs"
-        if runs != "all":
+        if runs == "random":
+            used = "they are taken for a random sample of its training runs"
+        if runs == "newest":
             date = max(log.date for log in latest)
             used = f"the newest was read ({date}); runs='all' averages over the runs"
         notes.append(f"{model} has several runs of {tasks}; {used}")

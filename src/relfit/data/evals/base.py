@@ -65,6 +65,7 @@ class Scored:
     same question.
 
     Equal `asked` means that it was put to the model in the same words; "" is not known.
+    `output` is what the model answered, None if the log does not have it.
     """
 
     item: str
@@ -73,6 +74,7 @@ class Scored:
     check: str = ""
     prompt: str | None = None
     asked: str = ""
+    output: str | None = None
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ class Log:
     `metrics` are all that the log has; `higher_is_better` is None where the log does not say
     it. `settings` has what the log records of how the run was made (see
     `SETTINGS`), None for none. Later runs have a larger `date`, "" is not known.
-    `unfinished` says why the run is not complete, "" if it is.
+    `unfinished` says why the run is not complete, "" if it is. `board` is the mean score that
+    the summary of the run has.
     """
 
     path: Path
@@ -96,6 +99,7 @@ class Log:
     settings: Mapping[str, Any] = field(default_factory=dict)
     date: str = ""
     unfinished: str = ""
+    board: float | None = None
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,7 @@ def _read_lm_eval(path: Path, wanted: Wanted) -> Iterator[Log]:
         metrics=[_under(name, each) for each in scores for name in numbers],
         settings=_run_settings(results, task),
         date=date,
+        board=_board(results, task, metric, filter),
     )
 
 
@@ -116,7 +117,16 @@ def _document(where: str, line: Record, metric: str) -> Scored:
         check=" ".join(hashes) if all(hashes) else "",
         prompt=shortened(dict_at(dict_at(line, "arguments"), "gen_args_0").get("arg_0")),
         asked=text_at(line, "prompt_hash"),
+        output=_output(line),
     )
+
+
+def _output(line: Record) -> str | None:
+    """The text that a model generated; None for tasks that compare likelihoods."""
+    outputs = list_at(line, "filtered_resps")
+    if len(outputs) != 1 or not isinstance(outputs[0], str):
+        return None
+    return shortened(outputs[0]) or ""
 
 
 def _under(metric: str, filter: str) -> str:
@@ -138,6 +148,12 @@ def _results(path: Path, date: str, held: dict[Any, Any]) -> Any:
     if files[0] not in held:
         held[files[0]] = read_json(files[0])
     return held[files[0]]
+
+
+def _board(results: Any, task: str, metric: str, filter: str) -> float | None:
+    """The number of the task in the results file."""
+    number = dict_at(dict_at(results, "results"), task).get(f"{metric},{filter}")
+    return float(number) if isinstance(number, int | float) else None
 
 
 def _run_settings(results: Any, task: str) -> Record:
