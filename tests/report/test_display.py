@@ -44,7 +44,8 @@ def _results(names):
     monitor = relfit.Monitor(names, path=":memory:", higher_is_better=False)
     monitor.update(dict(zip(names, (np.full(60, level) for level in (0.1, 0.12, 0.9)), strict=True)), items=range(60))
     plan = relfit.plan(joint, tests=["best-set"], trials=100, rng=0)
-    return [comparison, comparison.pairs(), comparison.ranks(), plan, joint, pair, monitor.result()]
+    tables = [comparison.pairs(), comparison.ranks(), comparison.letters()]
+    return [comparison, *tables, plan, joint, pair, monitor.result()]
 
 
 @pytest.fixture(scope="module")
