@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.results.scale import KINDS
+from relfit.report.page import _TINTS
 from relfit.results.serial import Record
 from relfit.results.text import display
 from relfit.results.verdicts import Answer, Verdicts
@@ -44,8 +44,8 @@ def _results(names):
     monitor = relfit.Monitor(names, path=":memory:", higher_is_better=False)
     monitor.update(dict(zip(names, (np.full(60, level) for level in (0.1, 0.12, 0.9)), strict=True)), items=range(60))
     plan = relfit.plan(joint, tests=["best-set"], trials=100, rng=0)
-    made = [comparison, comparison.pairs(), comparison.ranks(), comparison.letters()]
-    return [*made, plan, joint, pair, monitor.result()]
+    tables = [comparison.pairs(), comparison.ranks(), comparison.letters()]
+    return [comparison, *tables, plan, joint, pair, monitor.result()]
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def _luminance(colour):
 def test_verdicts_can_be_read_on_light_and_dark_pages(page):
     """The letters keep the page's colour; the tint moves their background, at most to a contrast of 4.5."""
     behind, letters = PAGES[page]
-    for tint in [verdict.tint for verdict in KINDS.values() if verdict.tint]:
+    for tint in _TINTS.values():
         *colour, part = (float(number) for number in re.findall(r"[0-9.]+", tint)[:4])
         mixed = [part * c + (1.0 - part) * b for c, b in zip(colour, behind, strict=True)]
         low, high = sorted((_luminance(mixed), _luminance(letters)))
