@@ -5,7 +5,7 @@ import pytest
 
 import relfit
 
-NOTE = "go with the reference rows of the same number"
+NOTE = "seems paired with row k of the reference"
 DOUBT = "do not look like partners of the reference rows"
 
 
@@ -23,7 +23,7 @@ def notes(reference, models, words, **options):
 @pytest.mark.parametrize("dependence", ["independent", "shared"])
 def test_aligned_rows_are_named_with_the_right_option(rng, dependence):
     (note,) = notes(*answers(rng), NOTE, dependence=dependence)
-    assert note.startswith("rows of aligned go")
+    assert note.startswith("row k of aligned seems")
     assert note.endswith('use dependence="paired"')
 
 

@@ -60,7 +60,7 @@ def test_the_page_shows_what_is_printed_and_its_verdicts(outputs):
             assert _shape(line) in lines, command
     tables = [printed for command, _, printed in outputs[:-1] if " compare " in command]
     assert re.search(r"^heavy .* worse$", tables[0], re.MULTILINE)
-    assert re.search(r"^light .* best of the sample$", tables[0], re.MULTILINE)
+    assert re.search(r"^light .* best observed$", tables[0], re.MULTILINE)
     assert re.search(r"^far .* worse$", tables[1], re.MULTILINE)
     assert re.search(r"^far-chars .* worse \(depends on the bandwidth\)$", tables[2], re.MULTILINE), tables[2]
     assert outputs[-1][2].shape == (48, 1)

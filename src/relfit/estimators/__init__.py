@@ -44,7 +44,7 @@ from relfit.stats.close import CloseLaw
 from relfit.stats.joint import NEAR_DEGENERATE, ROUNDING, JointEstimate, Psi, in_blocks
 from relfit.util.arrays import Array
 from relfit.util.libraries import usable_cores
-from relfit.util.text import listed
+from relfit.util.text import listed, quoted
 
 ESTIMATORS: dict[str, type[Estimator]] = {
     each.name: each for each in (Complete, Linear, Block, Incomplete, Landmarks)
@@ -209,15 +209,13 @@ def _deciding_notes(joint: JointEstimate) -> list[str]:
     if not few:
         return []
     unit = "group" if joint.groups is not None else "item" if joint.measure == "loss" else "row"
-    differ = (
-        f"{listed(list(few))} {'differ' if len(few) > 1 else 'differs'} from "
-        f"{joint.names[best]}"
-    )
+    differences = "differences" if len(few) > 1 else "difference"
+    of = f"{listed(list(few))} to {quoted(joint.names[best])}"
     count = f"{min(few.values()):.0f}"
-    decide = f"{unit} decides" if count == "1" else f"{unit}s decide"
+    drive = f"{unit} drives" if count == "1" else f"{unit}s drive"
     return [
-        f"only about {count} {decide} how {differ}: p-values can be too small, and only "
-        f"more {unit}s help"
+        f"about {count} influential {drive} the {differences} of {of}, so p-values "
+        f"can be too small; collect more {unit}s"
     ]
 
 
@@ -256,10 +254,9 @@ def _near_copies(joint: JointEstimate) -> list[str]:
             for a, b in np.argwhere(np.triu(gram > NEAR_COPY * np.outer(norms, norms), 1))
         ]
     notes = [
-        f"the samples of {joint.names[a]!r} and {joint.names[b]!r} are nearly the same rows; "
-        f"if they come from common "
-        'random numbers, use dependence="shared", otherwise one of them hides the difference '
-        "to the others"
+        f"the samples of {joint.names[a]!r} and {joint.names[b]!r} are nearly the same rows, "
+        "so one of them hides the difference to the others; if they come from common random "
+        'numbers, use dependence="shared", otherwise leave one out'
         for a, b in pairs[:_MOST_PAIRS]
     ]
     if len(pairs) > _MOST_PAIRS:

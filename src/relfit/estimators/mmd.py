@@ -300,9 +300,8 @@ def _alignment_notes(
     if not aligned:
         return ()
     return (
-        f"rows of {listed(aligned)} go with the reference rows of the same number, which "
-        f"biases the estimate; use "
-        'dependence="paired"',
+        f"row k of {listed(aligned)} seems paired with row k of the reference, so the estimate "
+        'is biased; if the rows are paired, use dependence="paired"',
     )
 
 

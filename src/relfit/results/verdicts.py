@@ -340,10 +340,11 @@ class Verdicts(OfModels, Answer):
         pvalue, log_pvalue, adjusted_pvalue: of "no worse than the best", with a margin δ "no
             worse by more than δ"; 1 for the best, except in best-set.
         worse: the decision, ``adjusted_pvalue ≤ alpha``. verdicts: the decision in words.
-        simultaneous_pvalue: adjusted so that the verdicts on all models hold at once,
-        whatever the correction is. margin, equivalent: δ, and which models are shown to be
-        within δ: of the model they were tested against, in best-set of whichever is best.
-        None without a margin.
+        confidence_set: the models that are not worse, a confidence set for the best model;
+            None for tests that have none.
+        simultaneous_pvalue: adjusted for the familywise error rate, whatever the correction is.
+        margin, equivalent: δ, and which models are shown to be within δ: of the model they were
+            tested against, in best-set of whichever is best. None without a margin.
         status: words per model, such as "tie" or "duplicate of NAME".
         impossible: models that give density 0 to some rows, and to how many. Their mean −log
             p is infinite: they are worse, and the others were compared without them. Their
