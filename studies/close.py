@@ -22,7 +22,7 @@ from relfit.stats.tests.relmulti import RelMulti
 from relfit.stats.tests.relpsi import RelPSI
 from studies.calibration import levels
 from studies.calibration.cases import case
-from studies.study import ALPHA, Part, Study, declared, error_rates, level, main, table, write_page
+from studies.study import ALPHA, Part, Study, declared, error_rates, level, main, table, unadjusted, write_page
 
 VARIANCES = ("projection", "corrected", "auto")
 # Draws of the other two variances.
@@ -266,9 +266,9 @@ def known_trial(setting, seed):
     joint = estimate(reference, models, rng=seed, progress=False, **more)
     for name in ("best-set", "carve", "relpsi"):
         if joint.psi is None:  # `compare` knows exact copies
-            results[name] = compare(reference, models, test=TESTS[name], **options, **more)
+            results[name] = compare(reference, models, test=TESTS[name], correction=unadjusted(name), **options, **more)
         else:
-            results[name] = decide(joint, test=TESTS[name], **options)
+            results[name] = decide(joint, test=TESTS[name], correction=unadjusted(name), **options)
     out = {name: declared(result.names, result.worse) for name, result in results.items()}
     split = results["relmulti"]
     return {**out, "relmulti alone": declared(split.names, split.pvalue <= ALPHA)}

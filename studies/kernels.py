@@ -14,7 +14,20 @@ from relfit.kernels.composite import FACTORS
 from relfit.paper.experiment import markdown_table
 from relfit.paper.problems import blobs, candidates, mean_shift_l10, mean_shift_pair, stream
 from relfit.util.files import write_text_atomic
-from studies.study import ALPHA, PAGES, PLAIN, ROOT, Part, Study, declared, error_rates, level, main, rows_of
+from studies.study import (
+    ALPHA,
+    PAGES,
+    PLAIN,
+    ROOT,
+    Part,
+    Study,
+    declared,
+    error_rates,
+    level,
+    main,
+    rows_of,
+    unadjusted,
+)
 
 KERNELS = {
     "median": None,
@@ -61,7 +74,15 @@ def trial(setting, seed):
     median = 1.0
     for test, kernel in _runs(setting):
         result = compare(
-            reference, models, test=test, kernel=KERNELS[kernel], estimator=PLAIN, alpha=ALPHA, rng=seed, progress=False
+            reference,
+            models,
+            test=test,
+            correction=unadjusted(test),
+            kernel=KERNELS[kernel],
+            estimator=PLAIN,
+            alpha=ALPHA,
+            rng=seed,
+            progress=False,
         )
         out[f"{test}/{kernel}"] = declared(result.names, result.worse)
         if kernel == "median":

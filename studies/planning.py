@@ -17,7 +17,7 @@ from relfit import Gaussian, JointEstimate, compare, decide, estimate, from_loss
 from relfit.paper.experiment import markdown_table, rate
 from relfit.paper.problems import candidates, mean_shift_l10, mixture_1d, rotation_2d, stream
 from studies.problems import graded, true_ksd, true_mmd
-from studies.study import ALPHA, PLAIN, Part, Study, declared, main, rows_of, table, write_page
+from studies.study import ALPHA, PLAIN, Part, Study, declared, main, rows_of, table, unadjusted, write_page
 
 TESTS = ("relpsi", "relmulti", "best-set", "carve")
 TOLERANCE = 0.05
@@ -47,17 +47,36 @@ def trial(setting, seed):
     if setting["problem"] == "losses":
         joint = from_losses(_losses(setting["n"], seed))
         # A loss matrix cannot be split by decide().
-        results = {test: decide(joint, test=test, alpha=ALPHA, rng=seed) for test in TESTS if test != "relmulti"}
+        results = {
+            test: decide(joint, test=test, correction=unadjusted(test), alpha=ALPHA, rng=seed)
+            for test in TESTS
+            if test != "relmulti"
+        }
     else:
         reference, models = candidates(_problem(setting["problem"]), setting["measure"], setting["n"], seed)
         kernel = Gaussian(setting["bandwidth"])
         results = {
             test: compare(
-                reference, models, test=test, kernel=kernel, estimator=PLAIN, alpha=ALPHA, rng=seed, progress=False
+                reference,
+                models,
+                test=test,
+                correction=unadjusted(test),
+                kernel=kernel,
+                estimator=PLAIN,
+                alpha=ALPHA,
+                rng=seed,
+                progress=False,
             )
             for test in TESTS
         }
     return {test: declared(result.names, result.worse) for test, result in results.items()}
+
+
+def _forecasts(joint, n, tests):
+    """A forecast for each model and test, each with the correction that the trials have."""
+    options = {"alpha": ALPHA, "n": n, "rng": 0, "progress": False, "trials": FORECAST_TRIALS}
+    planned = [plan(joint, tests=[test], correction=unadjusted(test), **options).forecasts for test in tests]
+    return [cell for cells in zip(*planned, strict=True) for cell in cells]
 
 
 def rows(setting, results):
@@ -66,9 +85,8 @@ def rows(setting, results):
     Beside it the forecast that knows no second-order part: D ~ N(θ, V n₀/n).
     """
     pilot = population(setting["problem"], setting["measure"], setting["bandwidth"])
-    options = {"alpha": ALPHA, "tests": list(results[0]), "n": setting["n"], "rng": 0, "progress": False}
     forecasts, first_order = (
-        plan(joint, trials=FORECAST_TRIALS, **options).forecasts for joint in (pilot, replace(pilot, second_order=None))
+        _forecasts(joint, setting["n"], list(results[0])) for joint in (pilot, replace(pilot, second_order=None))
     )
     out = []
     for cell, first in zip(forecasts, first_order, strict=True):
@@ -123,7 +141,7 @@ def pilot_trial(setting, seed):
     else:
         reference, models = candidates(_problem(setting["problem"]), setting["measure"], setting["n"], seed)
         joint = estimate(reference, models, kernel=Gaussian(setting["bandwidth"]), rng=0, progress=False)
-    made = plan(joint, alpha=ALPHA, tests=PILOT_TEST, trials=PILOT_TRIALS, rng=seed, progress=False)
+    made = plan(joint, alpha=ALPHA, tests=PILOT_TEST, correction="none", trials=PILOT_TRIALS, rng=seed, progress=False)
     cell = next((cell for cell in made.forecasts if cell.name == setting["model"]), None)
     # Where the pilot takes the model for the best, no number of rows finds it worse.
     counts = (math.inf, math.inf, math.inf) if cell is None else (cell.n_needed, *(cell.n_range or (0.0, math.inf)))
@@ -135,7 +153,7 @@ def pilot_trial(setting, seed):
 def pilot_rows(setting, results):
     """One row: quartiles of the pilots' answers beside the population's, and how often a pilot's range holds it."""
     joint = population(setting["problem"], setting["measure"], setting["bandwidth"])
-    made = plan(joint, alpha=ALPHA, tests=PILOT_TEST, trials=FORECAST_TRIALS, rng=0, progress=False)
+    made = plan(joint, alpha=ALPHA, tests=PILOT_TEST, correction="none", trials=FORECAST_TRIALS, rng=0, progress=False)
     truth = made.needed(setting["model"], PILOT_TEST)
     answers = sorted(_count(result["rows"]) for result in results)
     held = [float(_count(result["low"]) <= truth <= _count(result["high"])) for result in results]

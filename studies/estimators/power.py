@@ -5,7 +5,7 @@ import numpy as np
 from relfit import decide, estimate
 from relfit.paper.problems import candidates, mean_shift_l10, rbm_l7
 from studies.estimators.truth import options_of
-from studies.study import ALPHA, declared, error_rates
+from studies.study import ALPHA, declared, error_rates, unadjusted
 
 TESTS = ("relpsi", "best-set")
 # Blocks of 2R + 1 rows and the cyclic design with R lags have equally many pairs; five blocks for each of ten models
@@ -105,7 +105,7 @@ def _declared(setting, seed, design):
     more = design == "more rows"
     n = 2 * MORE_ROWS * setting["n"] if more else setting["n"]
     joint = _joint(setting, n, seed, "linear" if more else design)
-    results = {test: decide(joint, test=test, alpha=ALPHA, rng=seed) for test in TESTS}
+    results = {test: decide(joint, test=test, correction=unadjusted(test), alpha=ALPHA, rng=seed) for test in TESTS}
     return {test: declared(result.names, result.worse) for test, result in results.items()}
 
 

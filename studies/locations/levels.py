@@ -6,7 +6,7 @@ from relfit import FSSD, UME, compare
 from relfit.paper.experiment import rate
 from relfit.paper.problems import candidates, mean_shift_l10, mean_shift_pair
 from studies.problems import all_tied, mirrored_points, true_ume
-from studies.study import ALPHA, declared, level
+from studies.study import ALPHA, declared, level, unadjusted
 
 PROBLEMS = {"pair": mean_shift_pair, "meanshift-l10": mean_shift_l10, "tied-l10": lambda: all_tied(10)}
 DISCREPANCIES = {"ume": UME, "fssd": FSSD}
@@ -51,7 +51,8 @@ def trial(setting, seed):
     discrepancy = DISCREPANCIES[measure](**points or {"choose": setting["choose"]})
     out = {}
     for test in setting["tests"]:
-        result = compare(reference, models, discrepancy=discrepancy, test=test, alpha=ALPHA, rng=seed, progress=False)
+        options = {"test": test, "correction": unadjusted(test), "alpha": ALPHA, "rng": seed, "progress": False}
+        result = compare(reference, models, discrepancy=discrepancy, **options)
         out[test] = {"worse": declared(result.names, result.worse), "best": sorted(_best(problem, measure, result))}
     return out
 

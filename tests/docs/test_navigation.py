@@ -131,4 +131,4 @@ def test_the_examples_of_decisions_md_run(capsys):
     assert "equivalent within 0.05" in said
     assert "(100, 100, 100, 100, 100)" in said
     assert "95% simultaneous confidence sets for the ranks." in said
-    assert "Holm correction" in said
+    assert "Holm adjustment" in said

@@ -12,6 +12,7 @@ from relfit.report.figures import Frame, Scale, scale_of, signed
 from relfit.report.gate import Gate
 from relfit.report.page import LONGEST_LABEL, environment
 from relfit.results.monitor import MonitorResult, header, notes, set_words, summary, table
+from relfit.results.scale import KINDS
 from relfit.results.table import short_names
 from relfit.util.errors import InputError
 
@@ -39,6 +40,7 @@ def monitor_page(history: Sequence[MonitorResult], gate: Gate | None = None) -> 
         kept=set_words(result),
         gate=gate,
         titles=cells.titles,
+        marks={kind: verdict.mark for kind, verdict in KINDS.items()},
         rows=[
             (kind, (row[0], *map(signed, row[1:])))
             for kind, row in zip(cells.kinds, cells.rows, strict=True)

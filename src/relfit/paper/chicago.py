@@ -595,7 +595,9 @@ def trial(setting: Setting, seed: int) -> dict[str, Any]:
     )
     decisions: list[Decision] = []
     for words, test in WHOLE.items():
-        decisions += verdicts(words, decide(joint, test=test, alpha=ALPHA, rng=seed))
+        decisions += verdicts(
+            words, decide(joint, test=test, correction="none", alpha=ALPHA, rng=seed)
+        )
     decisions += decided(points, {"models": densities}, SPLITS, seed, kernel=kernel)
     likelihoods = {name: study.likelihood(name) for name in lineup}
     decisions += decided(points, {"models": likelihoods}, BY_LIKELIHOOD, seed)

@@ -37,13 +37,13 @@ from relfit.results.serial import (
     maybe,
     of,
 )
-from relfit.stats.decision import Decision, difference_variance
+from relfit.stats.decision import Decision, difference_variance, differences
 from relfit.stats.joint import JointEstimate, third_cumulants
-from relfit.stats.maxt import seeded
+from relfit.stats.maxt import law, seeded
 from relfit.stats.pairs import Selection, pair_intervals, winner_interval
 from relfit.stats.tests import TESTS
 from relfit.stats.tests.base import Criteria
-from relfit.stats.tests.best_set import BestSet
+from relfit.stats.tests.best_set import BestSet, upper_regret
 from relfit.stats.truncnorm import selective_threshold
 from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.checks import check_level
@@ -52,6 +52,8 @@ from relfit.util.text import listed
 
 # The level of a bound where 1 − alpha would be rounded to 1.
 _MOST_CERTAIN = float(np.nextafter(1.0, 0.0))
+# With more models than this, upper bounds of the table are by the union bound.
+_MANY = 60
 
 
 def words_of(decision: Decision, test: str, margin: float = 0.0) -> tuple[str, ...]:
@@ -758,12 +760,24 @@ class Verdicts(OfModels, Answer):
         count = len(self.estimate.names)
         return np.full((count, count), -math.inf) if bounds is None else bounds
 
+    def _upper_regret(self) -> Array:
+        """(l,) upper bounds for the difference to the best, whichever model that is: simulated,
+        for many models by the union bound, which is hardly longer and takes no draws.
+        """
+        level = min(1.0 - self.alpha, _MOST_CERTAIN)
+        joint = self.estimate
+        if len(joint.names) <= _MANY:
+            return self._bounds(level)[1]
+        pairs = differences(joint)
+        # Quantiles of too few draws are those of the union bound.
+        one_draw = law(joint, pairs.error, seeded(0, self.test), 1)
+        return self._every(upper_regret(joint, pairs, one_draw, level), math.inf)
+
     def _verdict_bounds(self) -> tuple[Array, Array]:
         """(l,) lower and upper bounds, each at the level of the model's verdict."""
         if self.test == BestSet.name:
             lower = np.maximum(self._lower_pairs().max(axis=1, initial=-math.inf), 0.0)
-            upper = self._bounds(min(1.0 - self.alpha, _MOST_CERTAIN))[1]
-            return self._every(lower, math.inf), upper
+            return self._every(lower, math.inf), self._upper_regret()
         pvalue = np.exp(self.decision.log_pvalue)
         others = max(len(pvalue) - 1, 1)
         factor = np.full(len(pvalue), float(others))
