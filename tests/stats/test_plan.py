@@ -311,7 +311,7 @@ def _realised(joint, n, test, index, trials, seed):
             ]
             found += RelMulti().decide(halves[1], Criteria(ALPHA, "by"), halves[0]).worse[index]
         elif test == "best-set":
-            found += best_set(own, ALPHA, rng=rng, draws=2000).worse[index]
+            found += best_set(own, ALPHA, "stepdown", rng=rng, draws=2000).worse[index]
         elif test == "carve":
             found += carve(own, ALPHA, rng=rng, draws=100).worse[index]
         else:

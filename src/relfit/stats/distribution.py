@@ -72,8 +72,8 @@ class Tied(ABC):
         """(l,) the ratios T_ij; −∞ where there is no variance, or j is not one of the models."""
 
     @abstractmethod
-    def largest(self, models: Rows) -> tuple[Array, Rows]:
-        """For each of these models its largest ratio to another one of them, and which one."""
+    def largest(self, models: Rows) -> Array:
+        """For each of these models its largest ratio to another one of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +115,7 @@ class Tail:
     Attributes:
         statistic: the ratio that was observed.
         tally: how many pairs have ratios with so many degrees of freedom.
-        trusted: the sum of the pairs' tails is used where it is at most this; 0 for no pairs.
+        trusted: the sum of the pairs' tails is used where it is at most this.
         top: the draws of the largest ratio; None where none were needed.
     """
 
@@ -293,10 +293,9 @@ def step_down(
 def _step(laws: Sequence[Distribution], left: Rows) -> Family:
     """The pairs among the models that are left, and the model with their largest ratio."""
     ties = [law.tied(left) for law in laws]
-    found = [tied.largest(left) for tied in ties]
-    place = int(np.max([ratio for ratio, _ in found], axis=0).argmax())
-    statistic = max(float(ratio[place]) for ratio, _ in found)
-    return _joint(ties, int(left[place]), np.delete(left, place), statistic)
+    largest = np.max([tied.largest(left) for tied in ties], axis=0)
+    place = int(largest.argmax())
+    return _joint(ties, int(left[place]), np.delete(left, place), float(largest[place]))
 
 
 def _outsider(laws: Sequence[Distribution], i: int, contenders: Rows) -> Family:
@@ -308,6 +307,7 @@ def _outsider(laws: Sequence[Distribution], i: int, contenders: Rows) -> Family:
 
 
 def _joint(ties: Sequence[Tied], i: int, others: Rows, statistic: float) -> Family:
+    """The pairs among model i and the others."""
     parts = [Part(tied, i, others, joint=True) for tied in ties]
     return Family(tuple(parts), statistic)
 
@@ -431,7 +431,7 @@ class _Everywhere(Tied):
     def row(self, i: int) -> Array:
         return np.asarray(self.ratio[i])
 
-    def largest(self, models: Rows) -> tuple[Array, Rows]:
+    def largest(self, models: Rows) -> Array:
         # From one step to the next, only models that were compared with the one that left have
         # another largest ratio.
         if not np.isin(models, self._among, assume_unique=True).all():
@@ -446,7 +446,7 @@ class _Everywhere(Tied):
             self._by[stale] = models[best]
             self._top[stale] = ratios[np.arange(len(stale)), best]
         self._among = models
-        return self._top[models], self._by[models]
+        return np.asarray(self._top[models])
 
 
 class FirstOrder(Distribution):
@@ -613,11 +613,9 @@ class _Among(Tied):
         out[self.models] = self.ratio[self.place(i)]
         return out
 
-    def largest(self, models: Rows) -> tuple[Array, Rows]:
+    def largest(self, models: Rows) -> Array:
         places = np.searchsorted(self.models, models)
-        ratios = self.ratio[np.ix_(places, places)]
-        best = ratios.argmax(axis=1)
-        return ratios[np.arange(len(best)), best], models[best]
+        return np.asarray(self.ratio[np.ix_(places, places)].max(axis=1))
 
     def place(self, i: int) -> int:
         """The place of a model among those that tie."""
