@@ -444,6 +444,10 @@ def compare_pair(
     Other arguments as in `compare`.
     """
     test = options.pop("test", "auto")
+    if getattr(test, "scale", None) == "root":
+        raise InputError(
+            'test: compare_pair has the published scale of relpsi only; use test="relpsi"'
+        )
     # A test, or its class, has the name.
     decided, name = PAIR_TESTS[as_choice("test", getattr(test, "name", test), PAIR_TESTS)]
     names = check_pair_names(names)

@@ -21,6 +21,7 @@ from relfit.checks.data import (
     rows_in_order,
 )
 from relfit.checks.robustness import check_bandwidth, check_choice
+from relfit.checks.unbounded import check_unbounded
 
 __all__ = [
     "CHECKS",
@@ -42,6 +43,7 @@ CHECKS: tuple[tuple[Callable[[Any], Findings], Sequence[str]], ...] = (
     (far_target, TARGET),
     (check_bandwidth, KERNELS),
     (check_fine_structure, KERNELS),
+    (check_unbounded, ("samples",)),
     (check_clusters, STEIN),
     (check_symmetry, STEIN),
     (check_choice, ANY),

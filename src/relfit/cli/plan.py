@@ -52,7 +52,7 @@ PICTURES = ("png", "svg", "pdf")
     opt("--all-tests", "Plan for every test.", is_flag=True),
     options.ALPHA,
     options.CORRECTION,
-    options.SELECT_FRACTION,
+    *options.TEST_OPTIONS,
 )
 @section(
     "Assumed gaps instead of files",
