@@ -18,7 +18,7 @@ from relfit.estimators.kernel import in_parts
 from relfit.estimators.pairkernel import PairKernel
 from relfit.kernels.base import Kernel
 from relfit.kernels.composite import Collection
-from relfit.util.arrays import Array, host
+from relfit.util.arrays import Array, Rows, host
 from relfit.util.errors import way
 
 # Rows carry the features if at most this fraction of them, and this many, holds half of the
@@ -49,7 +49,7 @@ def _note(few: int, rows: int) -> str:
     return (
         f"{few} of {rows:,} rows {carry} half of the variance of the features of this kernel, "
         "which is not bounded: rare rows decide, and p-values can be too small (simulated: an "
-        "error rate of 0.31 instead of 0.05 with one or two such rows of 400); use a bounded "
+        "error rate of 0.25 instead of 0.05 with one or two such rows of 400); use a bounded "
         f"kernel, {cmmd} for features of images or texts, {gaussian} for other rows"
     )
 
@@ -86,12 +86,12 @@ def _diagonals(data: Data, kernel: Kernel) -> Iterator[Array]:
             yield np.asarray(host(kernel.diagonal(part)), dtype=np.float64)
 
 
-def _every(data: Data) -> Callable[[Array], Array]:
+def _every(data: Data) -> Callable[[Rows], Array]:
     """A function from row numbers, counted through all samples, to the rows."""
     samples = list(samples_of(data).values())
     starts = np.cumsum([0, *(len(rows) for rows in samples)])
 
-    def taken(numbers: Array) -> Array:
+    def taken(numbers: Rows) -> Array:
         parts = [
             np.asarray(host(rows[numbers[(numbers >= start) & (numbers < end)] - start]))
             for rows, start, end in zip(samples, starts, starts[1:], strict=False)
