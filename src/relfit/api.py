@@ -514,7 +514,9 @@ def plan(
     the rows of the pilot's smallest sample (all samples grow in proportion). Two models have
     closed forms then; more are simulated with common random numbers. For complete estimates
     of MMD and KSD the part of V that shrinks like 1/n² is known too: any number of models is
-    then simulated as squared lengths (`relfit.stats.planning`).
+    then simulated as squared lengths (`relfit.stats.population`). The tests themselves decide
+    up to 300 of the trials; fast versions of them decide all, and are corrected by the
+    difference.
 
     A pilot's gaps are uncertain: every number of rows comes with its range, from the gap
     moved by one standard error up and down (16% and 84% points), the other models staying
@@ -556,8 +558,6 @@ def plan(
     names = joint.names
     more = [f"differences are in units of {joint.unit:.3g}"] if joint.unit != 1.0 else []
     more += joint.leading
-    if correction == "stepdown":
-        more.append('correction="stepdown" was planned as Holm, which finds a little less')
     return SizePlan(
         names=names,
         best=names[planning.pilot.best],
@@ -615,13 +615,10 @@ def _planning(
         )
     if correction is not None:
         check_choice("correction", correction, CORRECTIONS)
-    # What steps down needs the joint law of all statistics, which simulated trials do not
-    # share.
-    stepped = "holm" if correction == "stepdown" else correction
     corrections = tuple(
         test.auto_correction if name == "auto" else name
         for test in chosen
-        for name in [test.default_correction if stepped is None else stepped]
+        for name in [test.default_correction if correction is None else correction]
     )
     design = Linear if start.linear else Complete
     fewest = tuple(
