@@ -94,6 +94,9 @@ soak: $(DEV) ## a day of mixed calls in one process, for docs/evidence/robustnes
 calibrate: $(DEV) ## simulate the error rates (long)
 	$(BIN)/python -m studies.calibration
 	$(BIN)/python -m studies.close
+	$(BIN)/python -m studies.unlike
+	$(BIN)/python -m studies.ties
+	$(BIN)/python -m studies.relpsi
 	$(BIN)/python -m studies.monitor
 
 calibrate-estimators: $(DEV) ## simulate bias, variance and cost of the estimators, for docs/evidence/estimators.md (long)

@@ -39,7 +39,7 @@ VALUES = {
     "UME": {"kernel": None, "locations": 10, "choose": "data", "fraction": 0.2},
     "FSSD": {"kernel": None, "locations": 10, "choose": "data", "fraction": 0.2},
     "BestSet": {},
-    "RelPSI": {},
+    "RelPSI": {"scale": "published"},
     "RelMulti": {"select_fraction": 0.25},
     "Carve": {},
     "Complete": {"variance": "auto"},

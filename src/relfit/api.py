@@ -476,6 +476,10 @@ def compare_pair(
     Other arguments as in `compare`.
     """
     test = options.pop("test", "auto")
+    if getattr(test, "scale", None) == "root":
+        raise InputError(
+            'test: compare_pair has the published scale of relpsi only; use test="relpsi"'
+        )
     # A test, or its class, has the name.
     decided, name = PAIR_TESTS[as_choice("test", getattr(test, "name", test), PAIR_TESTS)]
     names = check_pair_names(names)
@@ -542,7 +546,9 @@ def plan(
     the rows of the pilot's smallest sample (all samples grow in proportion). Two models have
     closed forms then; more are simulated with common random numbers. For complete estimates
     of MMD and KSD the part of V that shrinks like 1/n² is known too: any number of models is
-    then simulated as squared lengths (`relfit.stats.planning`).
+    then simulated as squared lengths (`relfit.stats.population`). The tests themselves decide
+    up to 300 of the trials; fast versions of them decide all, and are corrected by the
+    difference.
 
     A pilot's gaps are uncertain: every number of rows comes with its range, from the gap
     moved by one standard error up and down (16% and 84% points), the other models staying
@@ -584,11 +590,6 @@ def plan(
     names = joint.names
     more = [f"differences are in units of {joint.unit:.3g}"] if joint.unit != 1.0 else []
     more += joint.leading
-    if "stepdown" in planning.corrections and len(names) > 2:
-        more.append(
-            "the power of the step-down adjustment is computed as that of Holm's, which is "
-            "slightly lower"
-        )
     return SizePlan(
         names=names,
         best=names[planning.pilot.best],

@@ -385,10 +385,8 @@ class Settings:
         None,
         unless_none(as_scale),
         "How columns are scaled, by the reference. auto: mean and standard deviation; "
-        "robust: median "
-        "and median absolute deviation; whiten: for densities, uncorrelated too; or "
-        "scales of some "
-        "columns (age=10,income=5000), the others as auto.",
+        "robust: median and median absolute deviation; whiten: for densities, uncorrelated "
+        "too; or scales of some columns (age=10,income=5000), the others as auto.",
         flag="--scale auto|none|robust|whiten|LIST",
         shown="auto where columns have names, whiten for draws against a density, "
         "otherwise none",
@@ -671,11 +669,12 @@ def _refuse_combinations(settings: Settings) -> None:
 
 
 def _places(where: str, values: Iterable[type]) -> dict[str, str]:
-    """For every field of these values, where it is given."""
+    """For every field of these values that is no option of a call, where it is given."""
     return {
         item.name: f"{where}=relfit.{value.__name__}({item.name}=...)"
         for value in values
         for item in fields(value)
+        if item.name not in Settings.__dataclass_fields__
     }
 
 

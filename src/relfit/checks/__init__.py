@@ -29,6 +29,7 @@ from relfit.checks.scores import (
     repeated_outputs,
     saturated,
 )
+from relfit.checks.unbounded import check_unbounded
 
 __all__ = [
     "CHECKS",
@@ -52,6 +53,7 @@ CHECKS: tuple[tuple[Callable[[Any], Findings], Sequence[str]], ...] = (
     (far_target, TARGET),
     (check_bandwidth, KERNELS),
     (check_fine_structure, KERNELS),
+    (check_unbounded, ("samples",)),
     (check_clusters, STEIN),
     (check_symmetry, STEIN),
     (check_choice, ANY),

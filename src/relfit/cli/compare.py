@@ -64,7 +64,7 @@ from relfit.util.text import listed
     options.ALPHA,
     options.MARGIN,
     options.CORRECTION,
-    options.SELECT_FRACTION,
+    *options.TEST_OPTIONS,
 )
 @gate_options
 @options.data_options

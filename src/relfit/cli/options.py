@@ -52,10 +52,19 @@ def _option(item: Field[Any], help: str, shown: Any, **more: Any) -> Decorator:
         "choices": told["words"],
         "type": _TYPES.get(type(told["check"])),
         "default": None if shown else item.default,
-        "dest": item.name,
+        "dest": _place(item),
     }
     end = f"  [default: {shown}]" if shown else ""
     return opt(told["flag"], f"{help.rstrip('.')}.{end}", **{**rest, **more})
+
+
+def _place(item: Field[Any]) -> str:
+    """The name of the parameter: that of the field, or of the option where a field of
+    `Settings` has this name, too.
+    """
+    if Settings.__dataclass_fields__.get(item.name, item) is item:
+        return item.name
+    return str(item.metadata["flag"]).split()[0].lstrip("-").replace("-", "_")
 
 
 def _own_options(kind: str) -> list[tuple[Field[Any], list[str]]]:
@@ -85,7 +94,7 @@ def values_of(kind: str, names: Sequence[str], params: Mapping[str, Any]) -> lis
     """
     own: dict[str, dict[str, Any]] = {name: {} for name in names}
     for item, owners in _own_options(kind):
-        value = params.get(item.name)
+        value = params.get(_place(item))
         if value is None or value == item.default:
             continue
         chosen = [name for name in names if name in owners]
@@ -132,7 +141,7 @@ TEST = of(Settings, "test", default=DEFAULT.name)
 ALPHA = of(Settings, "alpha")
 MARGIN = of(Settings, "margin")
 CORRECTION = of(Settings, "correction")
-SELECT_FRACTION, *_ = of_values("test")
+TEST_OPTIONS = of_values("test")
 DISCREPANCY = of(
     Settings,
     "discrepancy",
@@ -252,7 +261,9 @@ def pilot_options(params: dict[str, Any]) -> dict[str, Any]:
 
 def _given(record: Any, params: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a record that are options of this command."""
-    return {item.name: params[item.name] for item in flagged(record) if item.name in params}
+    return {
+        item.name: params[_place(item)] for item in flagged(record) if _place(item) in params
+    }
 
 
 def _kernel(name: str | None, length: Any, preset: str | None) -> Kernel | Select | None:

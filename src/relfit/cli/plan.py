@@ -58,7 +58,7 @@ _OF_SCORES = ("higher_is_better", "item", "model", "score", "stratum", "group")
     opt("--all-tests", "Plan for every test.", is_flag=True),
     options.ALPHA,
     options.CORRECTION,
-    options.SELECT_FRACTION,
+    *options.TEST_OPTIONS,
 )
 @section(
     "Assumed gaps instead of files",

@@ -280,6 +280,7 @@ def comparison(
         method or {},
         test=test.name,
         select_fraction=test.split,
+        test_scale=None if test.scale == "published" else test.scale,
         randomised=test.randomised,
     )
     return Comparison(

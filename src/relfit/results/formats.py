@@ -55,6 +55,9 @@ _CITATION = re.compile(r"\[([a-z0-9; ]+)\]")
 _INSIDE = re.compile(r"\((\w+) \[([a-z0-9; ]+)\]\)")
 _FORMULA = "k(x, y) = exp(−‖x − y‖²/(2b²))"
 _LATEX_FORMULA = r"$k(x, y) = \exp(-\|x - y\|^2/(2b^2))$"
+_ROOT = (
+    "Standard errors and truncation limits were computed for the square roots of the estimates."
+)
 _DEPENDENCE = {
     "shared": "The models' samples came from common random numbers or prompts, and the "
     "covariance allows for this.",
@@ -277,6 +280,7 @@ def methods_text(comparison: Verdicts, cite: str = "text") -> str:
             comparison,
             critical=_critical_values(comparison),
         ),
+        _ROOT if comparison.test_scale == "root" else "",
         error,
         _software(comparison),
     ]

@@ -37,11 +37,11 @@ from relfit.results.serial import (
     maybe,
     of,
 )
-from relfit.stats.decision import Decision, difference_variance, differences
+from relfit.stats.decision import Decision, differences
 from relfit.stats.joint import JointEstimate, third_cumulants
 from relfit.stats.maxt import law, seeded
 from relfit.stats.pairs import Selection, pair_intervals, winner_interval
-from relfit.stats.tests import TESTS
+from relfit.stats.tests import TESTS, as_used
 from relfit.stats.tests.base import Criteria
 from relfit.stats.tests.best_set import BestSet, upper_regret
 from relfit.stats.truncnorm import selective_threshold
@@ -99,6 +99,7 @@ class Method:
     locations: Array | None = held(serial.ROWS)
     preset: str | None = held(serial.WORD, "preset")
     select_fraction: float | None = held(serial.FRACTION, "fraction of rows for selection")
+    test_scale: str | None = held(serial.WORD, "scale of the test")
     randomised: bool = held(serial.FLAG, default=False)
 
 
@@ -152,6 +153,7 @@ class Attributes:
     locations: Array | None = of("method.locations")
     preset: str | None = of("method.preset")
     select_fraction: float | None = of("method.select_fraction")
+    test_scale: str | None = of("method.test_scale")
     randomised: bool = of("method.randomised")
     seed: int | None = of("provenance.seed")
     backend: str | None = of("provenance.backend")
@@ -259,13 +261,10 @@ class OfModels:
         return self._every(values - values[self.decision.best], math.inf)
 
     @derived(serial.ERRORS)
-    def difference_standard_error(self) -> Array:
-        covariance = self.estimate.covariance
-        variances = [
-            difference_variance(covariance, i, self.decision.best)
-            for i in range(len(covariance))
-        ]
-        return self._every(np.sqrt(variances))
+    def difference_standard_error(self: Any) -> Array:
+        gaps = as_used(self.test, self.test_scale).gaps(self.estimate, self.decision.best)
+        errors: Array = self._every(gaps.error[0])
+        return errors
 
     @derived(serial.PVALUES)
     def pvalue(self) -> Array:
@@ -740,7 +739,7 @@ class Verdicts(OfModels, Answer):
         """One-sided bounds of the test that made the comparison, at one level or at one for
         each distinct model.
         """
-        lower, upper = TESTS[self.test]().bounds(
+        lower, upper = as_used(self.test, self.test_scale).bounds(
             self.estimate,
             level,
             best=self.decision.best,

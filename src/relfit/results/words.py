@@ -19,7 +19,7 @@ from relfit.results.scale import DISCOVERY, KINDS, is_worse, kind_of
 from relfit.results.table import number_format
 from relfit.results.verdicts import Answer, Verdicts
 from relfit.stats.joint import JointEstimate
-from relfit.stats.tests import TESTS
+from relfit.stats.tests import TESTS, as_used
 from relfit.stats.tests.base import Test
 from relfit.util.text import listed, quoted, visible
 
@@ -214,12 +214,7 @@ def name_of_test(test: str) -> str:
 
 def used_test(comparison: Verdicts) -> Test:
     """The test of a comparison, with its options."""
-    options = (
-        {}
-        if comparison.select_fraction is None
-        else {"select_fraction": comparison.select_fraction}
-    )
-    return TESTS[comparison.test](**options)
+    return as_used(comparison.test, comparison.test_scale, comparison.select_fraction)
 
 
 def fill(template: str, comparison: Verdicts, **more: str) -> str:
@@ -251,6 +246,7 @@ def header(result: Answer) -> str:
         kernel_words(result),
         size_words(result),
         column_words(result),
+        None if result.test_scale is None else f"{result.test_scale} scale",
         result.design if isinstance(result, Verdicts) else None,
         None if result.estimator in (None, "complete") else f"{result.estimator} estimator",
         None if result.dependence in (None, "independent") else f"{result.dependence} samples",

@@ -1,23 +1,9 @@
 """From a pilot to the rows that each test needs: the number of rows, or the gap, at which a
 power is reached.
 
-The power with n rows comes from simulating estimates and deciding them with the tests
-themselves. Two laws say how estimates of n rows, and the covariances that the tests are given
-for them, are distributed:
-
-`Plain`: D ~ N(θ, V n₀/n), and the tests are given V n₀/n. For means of losses, linear
-estimators and assumed gaps.
-
-`Squared`: MMD² and KSD² are squared lengths ‖w_i‖² of vectors whose estimates are normal.
-Taking each w_i for an eigenvector of its noise, with e ~ N(0, Λ n₀/n) and u_i = √θ_i + e_i,
-
-    D_i = u_i² − Λ_ii n₀/n + rest_i,    rest ~ N(0, R (n₀/n)²),    given V_ij = 4 u_i u_j
-    Λ_ij n₀/n + 2 R_ij (n₀/n)²,
-
-so the variance has a part that shrinks like 1/n and one like 1/n², the tests are given the
-latter twice over, the estimates are skewed, and the given variance of a model is large where
-its D is. The best set is given both parts once, with the mean of the models that are not
-worse for every D (`relfit.stats.close`).
+The power with n rows comes from simulating estimates (`relfit.stats.population`) and deciding
+all of them with fast versions of the tests, and some with the tests themselves
+(`relfit.stats.simulated`).
 """
 
 from __future__ import annotations
@@ -31,10 +17,9 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq, isotonic_regression
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from relfit.stats.decision import (
-    Covariances,
     adjust,
     difference_errors,
     difference_variance,
@@ -43,12 +28,13 @@ from relfit.stats.decision import (
 from relfit.stats.joint import (
     NEAR_DEGENERATE,
     JointEstimate,
-    positive_part,
     psi_rows,
     smallest_sample,
 )
 from relfit.stats.maxt import Maxima, covariance_root, seeded, streams
-from relfit.stats.tests.base import Noise, Test, Trials
+from relfit.stats.population import EstimateLaw, Plain, Squared, estimate_law
+from relfit.stats.simulated import affordable, decided
+from relfit.stats.tests.base import Criteria, Noise, Test, Trials
 from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.checks import check_number, check_whole
 from relfit.util.errors import InputError
@@ -68,132 +54,14 @@ _LARGEST_SIGNAL = 1e3
 
 
 @dataclass(frozen=True)
-class Plain:
-    """Normal estimates whose covariance, V with n₀ `rows`, shrinks like 1/n."""
-
-    covariance: Array
-    rows: int
-    parts: int = 1
-
-    def drawn(self, centres: Array, n: float, z: Array) -> tuple[Array, Covariances]:
-        """Estimates with n rows of the populations `centres` (trials, l), and the
-        covariances that the tests are given.
-
-        They are made from standard normal z (`parts`, trials, l).
-        """
-        covariance = self.mean_covariance(centres[0], n)
-        return centres + z[0] @ covariance_root(covariance).T, Covariances(covariance)
-
-    def mean_covariance(self, _centre: Array, n: float) -> Array:
-        """The covariance that the tests are given with n rows."""
-        return self.covariance * (self.rows / n)
-
-    def noise(self, z: Array, n: float) -> tuple[Array | None, Array]:
-        """N(0, V) with the V that the tests are given, from standard normal z (1, …, l): no
-        scaled part, and itself.
-        """
-        return None, z[0] @ covariance_root(self.mean_covariance(z[0], n)).T
-
-
-@dataclass(frozen=True)
-class Squared:
-    """Estimates of squared lengths: Λ and R with n₀ `rows`."""
-
-    along: Array
-    rest: Array
-    rows: int
-    parts: int = 2
-
-    def drawn(self, centres: Array, n: float, z: Array) -> tuple[Array, Covariances]:
-        """As in `Plain`."""
-        ratio = self.rows / n
-        u = np.sqrt(np.maximum(centres, 0.0)) + math.sqrt(ratio) * (
-            z[0] @ covariance_root(self.along).T
-        )
-        values = np.minimum(centres, 0.0) + u**2 - np.diag(self.along) * ratio
-        values += ratio * (z[1] @ covariance_root(self.rest).T)
-        return values, Covariances(2.0 * ratio**2 * self.rest, 4.0 * ratio * self.along, u)
-
-    def both_parts(self, values: Array, n: float, tied: int | None = None) -> Covariances:
-        """What the law with both parts gives for estimates (trials, l): each part once.
-
-        Where the test is one of the tie with model `tied`, every D is the mean of the models
-        that are not worse.
-        """
-        ratio = self.rows / n
-        mean = values
-        if tied is not None:
-            others = values <= values[:, [tied]]
-            mean = (values * others).sum(axis=1, keepdims=True) / others.sum(
-                axis=1, keepdims=True
-            )
-        second = ratio**2 * (2.0 * self.along**2 + self.rest)
-        # As the test does, with more than D where that is not well above its noise.
-        length = np.sqrt((mean + np.sqrt(mean**2 + np.diag(second).mean())) / 2.0)
-        return Covariances(
-            second, 4.0 * ratio * self.along, np.broadcast_to(length, values.shape)
-        )
-
-    def mean_covariance(self, centre: Array, n: float) -> Array:
-        """The mean covariance that the tests are given with n rows of one population (l,)."""
-        ratio = self.rows / n
-        root = np.sqrt(np.maximum(centre, 0.0))
-        first = 4.0 * ratio * self.along * np.outer(root, root)
-        return np.asarray(first + ratio**2 * (4.0 * self.along**2 + 2.0 * self.rest))
-
-    def noise(self, z: Array, n: float) -> tuple[Array | None, Array]:
-        """N(0, V), V as the tests get it, from standard normal z (2, …, l): one part to
-        scale by u, and one not.
-        """
-        ratio = self.rows / n
-        scaled = 2.0 * math.sqrt(ratio) * (z[0] @ covariance_root(self.along).T)
-        return scaled, math.sqrt(2.0) * ratio * (z[1] @ covariance_root(self.rest).T)
-
-
-EstimateLaw = Plain | Squared
-
-
-def estimate_law(joint: JointEstimate, rows: int) -> EstimateLaw:
-    """The law of a pilot's estimates: `Squared` where the second-order part B of its
-    covariance is known.
-
-    With A = V − 2B the first-order part, 4 θ_i Λ_ii = A_ii, and 2Λ_ii² is the part of B_ii
-    that lies along w_i; it cannot be more than all of it, which bounds Λ where θ is small. Λ
-    has the correlations of A, and R = B − 2Λ².
-
-    >>> pair = JointEstimate(
-    ...     ("a", "b"),
-    ...     [1.0, 4.0],
-    ...     np.diag([4.5, 16.5]),
-    ...     (100,),
-    ...     second_order=np.diag([2.25, 2.25]),
-    ... )
-    >>> estimate_law(pair, 100).along.round(9).tolist()
-    [[0.0, 0.0], [0.0, 0.75]]
-    """
-    second = joint.second_order
-    if second is None or not second.any():
-        return Plain(joint.covariance, rows)
-    first = positive_part(joint.covariance - 2.0 * second, joint.covariance)
-    variance = np.diag(first)
-    most = np.sqrt(np.maximum(np.diag(second), 0.0) / 2.0)
-    along = np.divide(variance, 4.0 * joint.values, out=most.copy(), where=joint.values > 0.0)
-    length = np.sqrt(np.minimum(along, most))
-    error = np.sqrt(variance)
-    unit = np.divide(length, error, out=np.zeros_like(error), where=error > 0.0)
-    along = first * np.outer(unit, unit)
-    return Squared(along, positive_part(second - 2.0 * along**2, second), rows)
-
-
-@dataclass(frozen=True)
 class Simulation:
     """`trials` estimates from each of R populations θ (R, l), decided at level `alpha`.
 
-    All but the first four fields are standard normal numbers, the same for every n and test,
-    in as many `parts` as the law needs: for every trial those of the `estimate`, of a second
-    one that selects, and of the noise of carving, each (parts, R·trials, l); `fresh`, the
-    further noise of carving (parts, packs, draws, l); and `maxima`, those of the max-t law
-    (draws, l). `laws` keeps the law of the maximum of the last n.
+    All but the first four fields and `pilot` are standard normal numbers, the same for every
+    n and test, in as many `parts` as the law needs: for every trial those of the `estimate`,
+    of a second one that selects, and of the noise of carving, each (parts, R·trials, l);
+    `fresh`, the further noise of carving (parts, packs, draws, l); and `maxima`, those of the
+    max-t law (draws, l). `laws` keeps the law of the maximum of the last n.
     """
 
     populations: Array
@@ -205,7 +73,41 @@ class Simulation:
     carving: Array
     fresh: Array
     maxima: Array
+    pilot: JointEstimate | None = None
     laws: dict[float, Maxima] = field(default_factory=dict)
+
+    def decided(self, test: Test, correction: str, n: float, models: Sequence[int]) -> Array:
+        """(2, models) the power with n rows in the first population, and its standard error.
+
+        The test itself decides some of the trials; the fast version decides all of them, and
+        their difference in the former is added (a control variate).
+        """
+        count = self.populations.shape[1]
+        columns = list(models)
+        centres = np.repeat(self.populations[:1], self.trials, axis=0)
+        fast = self._worse(test, correction, centres, n, columns)
+        number = min(affordable(count), self.trials)
+        # A stored result does not hold all that the test is given for squared distances.
+        incomplete = isinstance(self.law, Squared) and test.both_parts
+        if self.pilot is None or (incomplete and self.pilot.close is None):
+            power = fast.mean(axis=0)
+            return np.stack([power, _error(power, self.trials)])
+        tested = n if test.split is None else n * (1.0 - test.split)
+        some = centres[:number]
+        normal = self.estimate[:, :number]
+        slow = decided(
+            *(test, Criteria(self.alpha, correction), self.pilot),
+            self.law.drawn(some, tested, normal)[0],
+            self.law.matrices(some, tested, normal),
+            self.law.rows / tested,
+            lambda: self.law.drawn(some, n - tested, self.selection[:, :number])[0],
+        )
+        change = slow[:, columns].astype(float) - fast[:number]
+        power = np.clip(fast.mean(axis=0) + change.mean(axis=0), 0.0, 1.0)
+        error = np.hypot(
+            _error(fast.mean(axis=0), self.trials), change.std(axis=0) / number**0.5
+        )
+        return np.stack([power, error])
 
     def power(
         self,
@@ -257,7 +159,8 @@ class Simulation:
                 columns.append(test.log_pvalues(tied, [i], self.alpha, exact=exact)[1])
             return np.argmin(values, axis=1), np.hstack(columns)
 
-        # Step-down needs the joint distribution of all statistics, which trials do not share.
+        # What steps down needs the joint distribution of all statistics, which simulated trials
+        # do not share.
         correction = "holm" if correction == "stepdown" else correction
         if correction == "none":
             # A model's verdict needs no other model's p-value.
@@ -306,6 +209,7 @@ def simulation(
     draws: int,
     seed: int,
     populations: Array,
+    pilot: JointEstimate | None = None,
 ) -> Simulation:
     """A simulation of the populations (R, l); random numbers belong to the models' ranks
     in the first of them.
@@ -321,8 +225,13 @@ def simulation(
     maxima = normal(1, max(FEWEST_MAXIMA, min(MAXIMA_DRAWS, MAXIMA_NUMBERS // len(names))))[0]
     fresh = normal(law.parts, PACKS * draws).reshape(law.parts, PACKS, draws, len(names))
     return Simulation(
-        populations, trials, law, alpha, estimate, selection, carving, fresh, maxima
+        *(populations, trials, law, alpha, estimate, selection, carving, fresh, maxima, pilot)
     )
+
+
+def _error(power: Array, trials: int) -> Array:
+    """The Monte-Carlo standard error of powers, not 0 for 0 and 1."""
+    return np.asarray(np.sqrt(np.maximum(power * (1.0 - power), 1.0 / trials) / trials))
 
 
 def signal_needed(test: Test, power: float, alpha: float, correction: str) -> float:
@@ -358,6 +267,8 @@ FEWEST_MOST = 1_000_000
 # A curve that has come this far is not followed further: a power does not fall again as n
 # grows.
 ENOUGH = 0.999
+# Powers this far from 0 and 1 tell by how much the fast version of a test differs from it.
+UNSURE = 0.1
 # Steps that tighten a bracket, and that widen one.
 REFINEMENTS = 3
 DOUBLINGS = 14
@@ -584,7 +495,11 @@ class Planning:
         joint = self.pilot.joint
         law = self.pilot.law
         centre = joint.values[None, :]
-        main = simulation(joint.names, law, self.alpha, self.trials, CARVE_DRAWS, seed, centre)
+        # 0/1 losses are counts, which normal values are not.
+        pilot = joint if self.pilot.measured and not joint.binary else None
+        main = simulation(
+            *(joint.names, law, self.alpha, self.trials, CARVE_DRAWS, seed, centre, pilot)
+        )
         around = None
         if self.pilot.measured:
             both = np.repeat(centre, 2, axis=0)
@@ -648,28 +563,36 @@ class Planning:
         )
         test = _Simulated(self.tests[k], self.corrections[k], main)
         powers = test.curve(allowed, self.models, done)
-        now = test.power(self.n, self.models)[0]
+        now = test.simulation.decided(test.test, test.correction, self.n, self.models)
+        fast = test.power(self.n, self.models)[0]
+        # By how much, in probits, the fast version is more powerful than the test; powers near
+        # 0 and 1 do not tell.
+        known = (np.minimum(fast, now[0]) > UNSURE) & (np.maximum(fast, now[0]) < 1.0 - UNSURE)
+        offsets = np.where(
+            known, _probit(fast, self.trials) - _probit(now[0], self.trials), 0.0
+        )
+        goals = ndtr(float(ndtri(self.power)) + offsets)
         forecasts = []
         for c, i in enumerate(self.models):
             rows = math.inf
             error = math.nan
             if pilot.gap[i] > 0.0:
-                rows, error = test.rows_needed(allowed, powers[:, c], i, self.power)
+                rows, error = test.rows_needed(allowed, powers[:, c], i, float(goals[c]))
                 rows = self._whole(k, rows)
             done()
-            detectable = test.detectable_gap(self.n, i, pilot.best, self.power)
+            detectable = test.detectable_gap(self.n, i, pilot.best, float(goals[c]))
             done()
             range_ = (
                 None
                 if around is None
-                else self._range(k, allowed, replace(test, simulation=around), i)
+                else self._range(
+                    k, allowed, replace(test, simulation=around), i, float(goals[c])
+                )
             )
             done()
-            power = float(now[c])
-            power_error = math.sqrt(max(power * (1.0 - power), 1.0 / self.trials) / self.trials)
-            forecasts.append(
-                self._forecast(k, i, rows, error, range_, power, power_error, detectable)
-            )
+            power = [float(number) for number in now[:, c]]
+            forecasts.append(self._forecast(k, i, rows, error, range_, *power, detectable))
+        powers = ndtr(_probit(powers, self.trials) - offsets)
         curves = np.array(
             [np.interp(np.sqrt(sizes), np.sqrt(allowed), column) for column in powers.T]
         )
@@ -677,7 +600,7 @@ class Planning:
         return forecasts, curves
 
     def _range(
-        self, k: int, sizes: list[int], test: _Simulated, model: int
+        self, k: int, sizes: list[int], test: _Simulated, model: int, goal: float
     ) -> tuple[float, float]:
         """The rows needed if the model's gap is one standard error larger, and if it is one
         smaller.

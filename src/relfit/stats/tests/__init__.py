@@ -31,3 +31,9 @@ def as_test(value: Any, argument: str = "test") -> Test:
         return value()
     name = as_choice(argument, value, ("auto", *TESTS))
     return DEFAULT if name == "auto" else TESTS[name]()
+
+
+def as_used(name: str, scale: str | None, select_fraction: float | None = None) -> Test:
+    """The test of a result, from the name and the options that the result holds."""
+    options = {"scale": scale, "select_fraction": select_fraction}
+    return TESTS[name](**{key: value for key, value in options.items() if value is not None})

@@ -56,7 +56,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from relfit.stats.decision import Covariances, Decision, constant_word, gaps_to
+from relfit.stats.decision import Covariances, Decision, Gaps, constant_word, gaps_to
 from relfit.stats.joint import JointEstimate
 from relfit.stats.maxt import Maxima
 from relfit.stats.truncnorm import selective_lower_bound
@@ -208,6 +208,7 @@ class Test(ABC):
         steps_down: True if `decide` knows the correction "stepdown".
         split: the fraction of the rows that selects the best model; None if the same rows
             select and test.
+        scale: the scale of the estimates that the test works on; None where it has but one.
     """
 
     __test__ = False  # pytest collects classes with this name
@@ -224,6 +225,8 @@ class Test(ABC):
     steps_down: ClassVar[bool] = False
     # A test that splits the rows has a property here.
     split: float | None = None
+    # A test with several scales has a field.
+    scale: str | None = None
 
     def __new__(cls, *args: Any, **_options: Any) -> Self:
         """A test has options only: data are for `relfit.compare`."""
@@ -263,6 +266,10 @@ class Test(ABC):
             third=law.third,
             follows=law.follows(values, covariance),
         )
+
+    def gaps(self, joint: JointEstimate, best: int) -> Gaps:
+        """The differences to the best model, with the standard errors that the test uses."""
+        return gaps_to(joint, best)
 
     def implements(self, method: str) -> bool:
         """True if the test has this optional method: "decide_under_all" or
@@ -317,7 +324,7 @@ class Test(ABC):
         to the limits where there are some. A difference without variance is known; one that
         is rounding lies between itself and 0.
         """
-        gaps = gaps_to(joint, best)
+        gaps = self.gaps(joint, best)
         lower, upper = np.zeros((2, len(joint.names)))
         levels = np.broadcast_to(level, lower.shape).tolist()
         for i, (t, s) in enumerate(

@@ -45,7 +45,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -65,6 +65,7 @@ from relfit.stats.tests.base import (
     Trials,
     Words,
 )
+from relfit.stats.tests.unlike import unlike_notes
 from relfit.stats.truncnorm import log_mass
 from relfit.util.arrays import Array, Rows
 
@@ -120,9 +121,10 @@ class Carve(Test):
         self, joint: JointEstimate, criteria: Criteria, selection: JointEstimate | None = None
     ) -> Decision:
         rng = seeded(criteria.seed, self.name)
-        return carve(
+        decision = carve(
             joint, criteria.alpha, criteria.correction, rng=rng, margin=criteria.margin
         )
+        return replace(decision, notes=unlike_notes(joint, decision.best, self.words.name))
 
     def bounds(
         self,

@@ -1,4 +1,13 @@
-"""RelPSI: select the best model and test every other one against it, given the selection."""
+"""RelPSI: select the best model and test every other one against it, given the selection.
+
+*The root form.* The first-order variance of an estimated squared distance is in proportion to
+it, so that a model whose D̂ is low by chance has a low estimated variance, too. That of √D̂ does
+not follow it: Cov(√D̂_i, √D̂_j) ≈ V_ij/(4 √(D_i D_j)). `RelPSI(scale="root")` computes standard
+errors and truncation limits for √D̂, and multiplies those of model i by the slope
+(D̂_i − D̂_J)/(√D̂_i − √D̂_J), so that differences, margins and bounds stay those of D. Below m, two
+typical standard errors, the root is replaced by its tangent at m, and V by the covariance that
+counts the first- and second-order terms once each (`relfit.stats.close`).
+"""
 
 from __future__ import annotations
 
@@ -26,10 +35,15 @@ from relfit.stats.tests.base import (
     Trials,
     Words,
 )
+from relfit.stats.tests.unlike import unlike_notes
 from relfit.stats.truncnorm import selective_log_pvalue
 from relfit.util.arrays import Array, Mask, Rows
+from relfit.util.checks import Choice, described, option
+from relfit.util.errors import InputError
 from relfit.util.text import listed
 
+# Smaller than the square of any standard error.
+_SMALLEST = 1e-300
 # A model this many standard errors above the best that is not declared worse is masked by a
 # near tie.
 MASKED_ERRORS = 4.0
@@ -37,8 +51,13 @@ MASKED_ERRORS = 4.0
 MANY_SAMPLES = 20
 # Numbers that one step over several trials works on.
 _NUMBERS = 1_000_000
+# The root form takes tangents for estimates of fewer standard errors.
+_CLOSE_ERRORS = 2.0
+# Measures that are no squared distances.
+_NO_DISTANCE = ("loss", "elpd", "loglik")
 
 
+@described
 @dataclass(frozen=True)
 class RelPSI(Test):
     """RelPSI of Lim, Yamada, Schölkopf and Jitkrittum (2019): post-selection inference.
@@ -47,6 +66,14 @@ class RelPSI(Test):
     selection. It controls the false positive rate among the models that are as good as the
     selected one.
     """
+
+    scale: str = option(
+        "published",
+        Choice(("published", "root")),
+        "published: the estimates as in the paper; root: their square roots, for models that "
+        "differ from the data in different ways",
+        flag="--test-scale",
+    )
 
     name = "relpsi"
     words = Words(
@@ -81,7 +108,12 @@ class RelPSI(Test):
         margin = criteria.margin
         gaps = gaps_to(joint, best)
         tested = np.flatnonzero(~gaps.constant[0]).tolist()
-        lower, upper = _limits(gaps, tied[None], tested)
+        if self.scale == "root":
+            roots, slopes = _roots(joint, gaps)
+            lower, upper = _limits(roots, tied[None], tested) * slopes[:, tested]
+            gaps = self.gaps(joint, best)
+        else:
+            lower, upper = _limits(gaps, tied[None], tested)
         limits = np.tile([-math.inf, math.inf], (len(joint.names), 1))
         limits[tested] = np.stack([lower[0], upper[0]], axis=1)
         log_pvalue = gaps.known_log_pvalues(margin)[0]
@@ -101,11 +133,33 @@ class RelPSI(Test):
             tied=tied | (limits[:, 0] == limits[:, 1]),
             truncation=limits,
         )
-        return replace(decision, notes=_notes(joint, decision, margin))
+        unlike = unlike_notes(joint, best, self.name) if self.scale == "published" else ()
+        return replace(decision, notes=(*_notes(joint, decision, margin), *unlike))
+
+    def prepared(self, joint: JointEstimate) -> JointEstimate:
+        law = joint.close
+        plain = super().prepared(joint)
+        if self.scale == "published" or law is None:
+            return plain
+        variance = np.diag(joint.covariance)
+        once = np.diag(law.covariance(joint.values))
+        counted = np.where(variance > 0.0, once / np.where(variance > 0.0, variance, 1.0), 1.0)
+        close = joint.values < _tangent(joint)
+        part = np.sqrt(np.where(close, counted, 1.0))
+        return replace(plain, covariance=joint.covariance * np.outer(part, part))
+
+    def gaps(self, joint: JointEstimate, best: int) -> Gaps:
+        gaps = super().gaps(joint, best)
+        if self.scale == "published":
+            return gaps
+        roots, slopes = _roots(joint, gaps)
+        return replace(gaps, error=np.where(gaps.constant, 0.0, roots.error * slopes))
 
     def log_pvalues(
         self, trials: Trials, models: list[int], alpha: float, *, exact: bool
     ) -> tuple[Rows, Array]:
+        if self.scale == "root":
+            return self._root_log_pvalues(trials, models, alpha)
         best, tied = lowest(trials.values, trials.covariances.variance)
         gaps = trials.covariances.gaps(trials.values, best)
         size = max(1, _NUMBERS // trials.values.size)
@@ -114,11 +168,64 @@ class RelPSI(Test):
             [_log_pvalues(gaps, part, *_limits(gaps, tied, part), 0.0) for part in parts]
         )
 
+    def _root_log_pvalues(
+        self, trials: Trials, models: list[int], alpha: float
+    ) -> tuple[Rows, Array]:
+        """As `log_pvalues`, one trial after the other: every one has its own covariance."""
+        count = trials.values.shape[1]
+        names = tuple(map(str, range(count)))
+        matrices = trials.covariances.rows(list(range(count)))
+        shape = (len(trials.values), *matrices.shape[1:])
+        decisions = [
+            self.decide(JointEstimate(names, values, covariance), Criteria(alpha))
+            for values, covariance in zip(
+                trials.values, np.broadcast_to(matrices, shape), strict=True
+            )
+        ]
+        best = np.array([decision.best for decision in decisions])
+        return best, np.stack([decision.log_pvalue[models] for decision in decisions])
+
     def two_model_power(self, signal: float, alpha: float, correction: str) -> float:
         """Φ(r − z_{1−α/2}): given the selection the difference is half-normal, as in a
         two-sided test.
         """
         return float(ndtr(signal + ndtri(alpha / 2.0)))
+
+
+def _tangent(joint: JointEstimate) -> float:
+    """The estimate m below which the root is replaced by its tangent."""
+    return max(_CLOSE_ERRORS * float(np.median(joint.standard_error)), _SMALLEST)
+
+
+def _roots(joint: JointEstimate, gaps: Gaps) -> tuple[Gaps, Array]:
+    """The differences √D_k − √D_J with their covariances, and (1, l) by how much to multiply
+    them for the differences D_k − D_J.
+    """
+    if joint.measure in _NO_DISTANCE:
+        raise InputError(
+            'test: RelPSI(scale="root") needs squared distances such as MMD² or KSD², got '
+            f'{joint.measure!r}; use test="relpsi"'
+        )
+    least = _tangent(joint)
+    base = np.maximum(joint.values, least)
+    roots = np.sqrt(base) + np.minimum(joint.values - least, 0.0) / (2.0 * math.sqrt(least))
+    slope = 1.0 / (2.0 * np.sqrt(base))
+    best = int(np.argmin(joint.values))
+    scaled = replace(
+        joint,
+        values=roots,
+        covariance=joint.covariance * np.outer(slope, slope),
+        psi=None,
+        close=None,
+    )
+    found = gaps_to(scaled, best)
+    found = replace(found, error=np.where(gaps.constant, 0.0, found.error))
+    times = np.divide(gaps.gap, found.gap, out=np.zeros_like(gaps.gap), where=found.gap != 0.0)
+    # Of nearly equal values the quotient is rounding: it lies between the slopes at both.
+    root = np.sqrt(base)
+    smaller = 2.0 * np.minimum(root, root[best])
+    larger = 2.0 * np.maximum(root, root[best])
+    return found, np.clip(times, smaller, larger)
 
 
 def _limits(gaps: Gaps, tied: Mask, models: list[int]) -> tuple[Array, Array]:
