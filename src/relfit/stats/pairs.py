@@ -332,8 +332,9 @@ def winner_interval(
     A model that was selected on other rows has the ordinary t interval. One that was
     selected in some other way from the same rows has the bounds that hold for all models
     simultaneously. Ends allow for few rows (Student's t), for skewness (Hall), and for 0/1
-    losses they are Wilson's. Squared distances are at least 0: a lower end below 0 is raised
-    to 0, and an estimate below 0 counts as 0 for the upper end, so the interval is never
+    losses they are Wilson's. The variance of a squared distance grows with it. It is at least
+    0: a lower end below 0 is raised to 0, and an estimate below 0 counts as 0 for the upper
+    end, so the interval is never
     empty. Where all losses of the model are the same number, which says nothing about other
     items, the interval has no limits.
 
@@ -413,14 +414,38 @@ def ends(joint: JointEstimate, best: int, below: float, above: float) -> tuple[f
     if math.isfinite(degrees):
         points = -stdtrit(degrees, ndtr(-points))
     third = third_cumulants(joint)
-    cumulant = sum(
-        float(part[best, best]) for part in (third, joint.follows) if part is not None
-    )
-    skewness = cumulant / error**3 if error > 0.0 else 0.0
-    low, high = (error * reach(points, skewness * np.array([1.0, -1.0]))).tolist()
-    if joint.measure in _SQUARED:
-        return max(value - low, 0.0), max(value, 0.0) + high
-    return value - low, value + high
+    skewness = float(third[best, best]) / error**3 if third is not None and error > 0.0 else 0.0
+    below, above = reach(points, skewness * np.array([1.0, -1.0])).tolist()
+    if joint.measure not in _SQUARED:
+        return value - error * below, value + error * above
+    low = _squared_ends(joint, best, value, below)[0]
+    high = _squared_ends(joint, best, max(value, 0.0), above)[1]
+    return max(low, 0.0), high
+
+
+def _squared_ends(
+    joint: JointEstimate, best: int, value: float, points: float
+) -> tuple[float, float]:
+    """The D with |D̂ − D| = q s(D), s²(D) = S2 + cD: the variance of a squared distance grows
+    with it. Where its parts are not known the variance is that of the estimate.
+
+    The best model's own estimate is small by chance, its first-order variance is that at the
+    models' mean: c is at most the ratio of their means.
+    """
+    variances = np.diag(joint.covariance)
+    if joint.second_order is None or joint.follows is None:
+        error = points * math.sqrt(float(variances[best]))
+        return value - error, value + error
+    second = np.minimum(np.diag(joint.second_order), variances)
+    lengths = (joint.values + np.sqrt(np.square(joint.values) + second)) / 2.0
+    first = variances - second
+    slope = 0.0
+    if lengths[best] > 0.0:
+        slope = float(min(first[best] / lengths[best], first.sum() / lengths.sum()))
+    middle = value + points**2 * slope / 2.0
+    spread = slope * value + points**2 * slope**2 / 4.0 + float(second[best])
+    root = points * math.sqrt(max(spread, 0.0))
+    return middle - root, middle + root
 
 
 def own_freedom(joint: JointEstimate) -> Array:
