@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.report.page import _TINTS
+from relfit.results.scale import KINDS
 from relfit.results.serial import Record
 from relfit.results.text import display
 from relfit.results.verdicts import Answer, Verdicts
@@ -96,7 +96,7 @@ def _luminance(colour):
 def test_verdicts_can_be_read_on_light_and_dark_pages(page):
     """The letters keep the page's colour; the tint moves their background, at most to a contrast of 4.5."""
     behind, letters = PAGES[page]
-    for tint in _TINTS.values():
+    for tint in [verdict.tint for verdict in KINDS.values() if verdict.tint]:
         *colour, part = (float(number) for number in re.findall(r"[0-9.]+", tint)[:4])
         mixed = [part * c + (1.0 - part) * b for c, b in zip(colour, behind, strict=True)]
         low, high = sorted((_luminance(mixed), _luminance(letters)))

@@ -108,7 +108,7 @@ def test_plan_forecasts_it():
     reference, models = shifts(100, 0, models=3)
     pilot = compare(reference, models, test=ROOT, rng=0, progress=False)
     forecast, published = (
-        relfit.plan(pilot, tests=test, trials=100, n=400, rng=0, progress=False) for test in (ROOT, "relpsi")
+        relfit.plan(pilot, tests=test, trials=100, n=200, rng=0, progress=False) for test in (ROOT, "relpsi")
     )
     assert [cell.name for cell in forecast.forecasts] == [cell.name for cell in published.forecasts]
     powers = [[cell.power for cell in made.forecasts] for made in (forecast, published)]

@@ -42,7 +42,6 @@ from relfit.paper.experiment import (
 from relfit.paper.runner import Store, Trial, run_trials
 from relfit.util.errors import InputError
 from relfit.util.files import write_bytes_atomic, write_text_atomic
-from relfit.util.text import listed
 
 ALL = "all"
 CATALOGUE: dict[str, Experiment] = {
@@ -322,8 +321,7 @@ def write_document(out: str | os.PathLike[str], path: str | os.PathLike[str]) ->
     images = Path(path).parent / IMAGES
     images.mkdir(parents=True, exist_ok=True)
     head, sections = template()
-    runs = [_run(Path(out) / experiment.name) for experiment in finished]
-    parts = [Template(head).substitute(_counted(runs))]
+    parts = [head]
     for experiment in finished:
         name = experiment.name
         folder = Path(out) / name
@@ -347,20 +345,6 @@ def template() -> tuple[str, dict[str, str]]:
 def _run(folder: Path) -> dict[str, Any]:
     run: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     return run
-
-
-def _counted(runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """How many checks pass, and how many of the paper's rates come out, over all runs."""
-    checks = [check["ok"] for run in runs for check in run["checks"]]
-    rates = [
-        f"{run['within']} of {run['printed']} in {run['experiment']}"
-        for run in runs
-        if run["printed"]
-    ]
-    return {
-        "checks": f"{sum(checks)} of {len(checks)}",
-        "printed": listed(rates) or "none",
-    }
 
 
 def _filled(experiment: Experiment, folder: Path) -> dict[str, str]:

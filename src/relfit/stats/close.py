@@ -118,6 +118,13 @@ class CloseLaw:
         """(l,) the standard deviations of the second-order parts."""
         return np.asarray(np.sqrt(np.maximum(np.diag(self.second), 0.0)))
 
+    @property
+    def unit(self) -> float:
+        """A power of 2 near the largest standard deviation of the estimates."""
+        variances = np.abs(np.diag(self.first)) + np.diag(self.second)
+        largest = math.sqrt(float(np.abs(variances).max()))
+        return math.ldexp(1.0, math.frexp(largest)[1]) if largest > 0.0 else 1.0
+
     @cached_property
     def together(self) -> Array:
         """(l, l) the correlations of the second-order parts."""
@@ -285,8 +292,8 @@ class CloseLaw:
         pooled = self._pooled(values, np.full(len(values), tie))
         return np.asarray(pooled + float(kept[apart].mean()) * (rows - pooled))
 
-    def second_order(self, noise: Noise) -> Array:
-        """(l, draws) draws of the second-order parts."""
+    def second_order(self, noise: Noise, unit: float) -> Array:
+        """(l, draws) draws of the second-order parts, in these units."""
         size = np.where(self.noise > 0.0, self.noise, 1.0)
         correlation = self.second / np.outer(size, size)
         root = square_root(np.sqrt(np.clip(correlation, 0.0, 1.0)))
@@ -300,7 +307,7 @@ class CloseLaw:
         draws *= math.sqrt(part / (2.0 * count))
         remainder = square_root(correlation - part * np.square(root @ root.T))
         draws += remainder.astype(number) @ noise.rest
-        draws *= self.noise[:, None].astype(number)
+        draws *= (self.noise / unit)[:, None].astype(number)
         return draws
 
 

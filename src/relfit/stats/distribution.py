@@ -671,6 +671,8 @@ class SecondOrder(Distribution):
         self._noise = noise
         self._made: list[_Batch] = []
         self._apart = np.maximum(contrasts(law.second), 0.0)
+        # Draws are in these units: single precision holds no very large or small numbers.
+        self._unit = law.unit
         # Models often have the same contenders.
         self._ties: dict[bytes, _Among] = {}
         self._last: tuple[_Among, int, tuple[Any, Any]] | None = None
@@ -750,7 +752,11 @@ class SecondOrder(Distribution):
         while len(self._made) <= batch:
             noise = self._noise(len(self._made))
             self._made.append(
-                _Batch(noise.normal, self.law.second_order(noise), noise.chi(self._sizes))
+                _Batch(
+                    noise.normal,
+                    self.law.second_order(noise, self._unit),
+                    noise.chi(self._sizes),
+                )
             )
         return self._made[batch]
 
@@ -765,7 +771,7 @@ class SecondOrder(Distribution):
         if self._last is None or self._last[0] is not tied or self._last[1] != batch:
             made = self._batch(batch)
             number = made.normal.dtype
-            draws = tied.root.astype(number) @ made.normal[tied.models]
+            draws = (tied.root / self._unit).astype(number) @ made.normal[tied.models]
             draws += made.second[tied.models]
             draws -= draws.mean(axis=1, keepdims=True)
             covariance = np.asarray(draws @ draws.T, dtype=float) / draws.shape[1]
