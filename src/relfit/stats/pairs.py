@@ -429,11 +429,12 @@ def ends(joint: JointEstimate, best: int, below: float, above: float) -> tuple[f
 def _squared_ends(
     joint: JointEstimate, best: int, value: float, points: float
 ) -> tuple[float, float]:
-    """The D with |D̂ − D| = q s(D), s²(D) = S2 + cD: the variance of a squared distance grows
-    with it. Where its parts are not known the variance is that of the estimate.
+    """``D̂ + q²c/4 ∓ q √(S2 + cD̂)``, the D for which D̂ is a point q of its distribution.
 
-    The best model's own estimate is small by chance, its first-order variance is that at the
-    models' mean: c is at most the ratio of their means.
+    D̂ = (√D + e)² + w with Var(e) = c/4 and Var(w) = S2, the second-order part: without it the
+    ends are (√D̂ ∓ q√c/2)². Where the parts are not known the variance is that of the
+    estimate. The best model's own estimate is small by chance, and its first-order variance is
+    that at the models' mean: c is at most the ratio of their means.
     """
     variances = np.diag(joint.covariance)
     if joint.second_order is None or joint.follows is None:
@@ -445,10 +446,11 @@ def _squared_ends(
     slope = 0.0
     if lengths[best] > 0.0:
         slope = float(min(first[best] / lengths[best], first.sum() / lengths.sum()))
-    middle = value + points**2 * slope / 2.0
-    spread = slope * value + points**2 * slope**2 / 4.0 + float(second[best])
-    root = points * math.sqrt(max(spread, 0.0))
-    return middle - root, middle + root
+    middle = value + points**2 * slope / 4.0
+    spread = math.sqrt(max(slope * value + float(second[best]), 0.0))
+    # Below this no positive D is left out.
+    low = middle - points * spread if spread > points * slope / 2.0 else 0.0
+    return low, middle + points * spread
 
 
 def own_freedom(joint: JointEstimate) -> Array:
