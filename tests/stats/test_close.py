@@ -164,12 +164,14 @@ def test_second_order_draws_have_the_covariance_and_skewness_of_their_components
     """Three components: a sum of three squares of normal numbers has skewness √(8/3)."""
     second = np.array([[4.0, 1.0], [1.0, 1.0]])
     three = law(np.zeros((2, 2)), second, components=3.0)
-    draws = np.concatenate([three.second_order(Noise.drawn([rng, rng], rng, three.drawn)) for _ in range(20)], axis=1)
+    draws = np.concatenate(
+        [three.second_order(Noise.drawn([rng, rng], rng, three.drawn), 1.0) for _ in range(20)], axis=1
+    )
     np.testing.assert_allclose(np.cov(draws), second, rtol=0.1)
     skewness = np.mean(draws[0] ** 3) / np.mean(draws[0] ** 2) ** 1.5
     assert skewness == pytest.approx(math.sqrt(8.0 / 3.0), rel=0.1)
     nearly_normal = law(np.zeros((2, 2)), second, components=1e6)
-    many = nearly_normal.second_order(Noise.drawn([rng, rng], rng, nearly_normal.drawn))
+    many = nearly_normal.second_order(Noise.drawn([rng, rng], rng, nearly_normal.drawn), 1.0)
     assert abs(np.mean(many[0] ** 3) / np.mean(many[0] ** 2) ** 1.5) < 0.25
 
 
