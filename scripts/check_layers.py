@@ -36,8 +36,7 @@ PACKAGES = {
     "api": "load → resolve → split → estimate → decide → result",
     "checks": "what could make a verdict wrong, one row a check",
     "results": "finished results, as text, as JSON and back",
-    "resolve": "options and data into a plan",
-    "settings": "every option: name, default, check",
+    "settings": "every option: name, default, check; options and data into a plan",
     "estimators": "MMD, KSD, designs: data into a joint estimate",
     "data": "what the user brings, loaded and checked",
     "stats": "tests, bounds, ranks, power",
@@ -273,6 +272,8 @@ def main() -> int:
         print("wrong import:", line)
     for place in too_long:
         print(f"more than {LONGEST_LINE} characters:", place)
+    if len(entries) > MOST_ENTRIES:
+        print(f"more than {MOST_ENTRIES} entries in the package: put the new one into a folder")
     if arguments.picture:
         PICTURE.write_text(picture(graph), encoding="utf-8")
     if arguments.check or arguments.picture:

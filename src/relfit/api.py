@@ -36,11 +36,11 @@ from relfit.estimators.locations import choose_locations, without_used_rows
 from relfit.estimators.losses import from_losses
 from relfit.kernels.base import Kernel
 from relfit.kernels.composite import Collection
-from relfit.resolve import Plan, progress_of, resolved
 from relfit.results.comparison import Comparison, PairComparison, comparison
 from relfit.results.plan import Plan as SizePlan
 from relfit.results.verdicts import Provenance, recorded
 from relfit.settings import NO_TEST, Options, Settings, shows_options
+from relfit.settings.resolve import Plan, progress_of, resolved
 from relfit.stats.decision import CORRECTIONS, Decision, check_scale
 from relfit.stats.joint import JointEstimate, Psi, binary_step, smallest_sample
 from relfit.stats.pairs import PAIR_TESTS, fixed_relpsi, impossible_pair

@@ -14,8 +14,8 @@ from relfit.cli import main
 from relfit.compute.backend import Job, NearbyBackend, Together
 from relfit.estimators import joint_estimate
 from relfit.report.gate import gate_markdown, judge, judge_pair, junit_xml
-from relfit.resolve import resolved
 from relfit.settings import Settings
+from relfit.settings.resolve import resolved
 
 MARK = "depends on the bandwidth"
 

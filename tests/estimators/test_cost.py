@@ -10,8 +10,8 @@ from relfit.estimators import KINDS, landmarks
 from relfit.estimators.base import Complete, EstimateSettings
 from relfit.estimators.landmarks import Landmarks
 from relfit.kernels.standard import Gaussian
-from relfit.resolve import resolved
 from relfit.settings import Compute, Settings
+from relfit.settings.resolve import resolved
 
 ROWS = {3: 6000, 100: 4000, 300: 3000}
 

@@ -104,7 +104,7 @@ def test_the_page_loads_its_data_once_or_not_at_all(rng, monkeypatch):
     loaded = load(data, models)
     calls = []
     monkeypatch.setattr("relfit.report.recall.load", lambda *args, **options: calls.append(1) or load(*args, **options))
-    monkeypatch.setattr("relfit.resolve.load", lambda *_, **__: pytest.fail("compared again"))
+    monkeypatch.setattr("relfit.settings.resolve.load", lambda *_, **__: pytest.fail("compared again"))
     html = render_report(result, (data, models))
     assert len(calls) == 1
     assert render_report(result, loaded) == html

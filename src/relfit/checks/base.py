@@ -7,7 +7,7 @@ from typing import Any
 
 from relfit.data.load import Data
 from relfit.data.scored import Scores
-from relfit.resolve import Plan
+from relfit.settings.resolve import Plan
 from relfit.stats.decision import Decision
 from relfit.stats.joint import JointEstimate
 from relfit.stats.tests.base import Criteria, Test

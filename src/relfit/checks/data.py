@@ -24,7 +24,7 @@ from relfit.estimators.kernel import fine_structure
 from relfit.estimators.pairkernel import PairKernel
 from relfit.kernels.base import Kernel
 from relfit.kernels.composite import Collection
-from relfit.resolve import Plan
+from relfit.settings.resolve import Plan
 from relfit.stats.decision import difference_variance
 from relfit.stats.dependence import (
     DOUBT_INFLATION,

@@ -21,7 +21,6 @@ from relfit.estimators.base import Complete, EstimateSettings, complete_seconds,
 from relfit.estimators.groups import split
 from relfit.kernels.base import Kernel, ScaledKernel, Sum, check_positive
 from relfit.kernels.composite import Tilted
-from relfit.resolve import Plan
 from relfit.results.scale import (
     INCONCLUSIVE,
     SIGNIFICANTLY_WORSE,
@@ -31,6 +30,7 @@ from relfit.results.scale import (
     scale_of,
 )
 from relfit.results.verdicts import words_of
+from relfit.settings.resolve import Plan
 from relfit.stats.decision import Decision, difference_variance, differences
 from relfit.stats.joint import JointEstimate
 from relfit.stats.maxt import covariance_root, normal_draws, seeded, streams
