@@ -227,3 +227,24 @@ def test_selections_that_are_refused(options, message):
         options = {**options, "selection": known.get(options["selection"], options["selection"])}
     with pytest.raises(InputError, match=message):
         relfit.decide(testing, **options)
+
+
+@pytest.mark.parametrize("size", [1e-170, 1e150])
+def test_values_whose_squares_leave_float64_are_refused(size):
+    """A variance that underflows to 0 would be a certain verdict."""
+    data, models = samples(n=60, m=60, shifts=(0.1, 0.15))
+
+    def scaled_gap(reference, model):
+        return size * mean_gap(reference, model)
+
+    with pytest.raises(InputError, match=r"scaled gap: expected contributions between .*; multiply"):
+        relfit.compare(data, models, discrepancy=scaled_gap, rng=0)
+
+
+def test_a_pair_and_data_that_the_report_cannot_use():
+    data, models = samples(n=60, m=60, shifts=(0.1, 1.0))
+    pair = relfit.compare_pair(data, models["m1"], models["m0"], discrepancy=mean_gap, rng=0)
+    assert str(pair).startswith("pair test · mean gap")
+    result = relfit.compare(data, models, discrepancy=mean_gap, rng=0)
+    with pytest.raises(InputError, match="a discrepancy of your own and has no kernel; leave data out"):
+        result.report("page.html", (data, models))

@@ -128,3 +128,12 @@ def test_several_functions_in_one_test_and_files():
     assert result.worse.tolist() == [False, False, True]
     again = type(result).from_json(result.to_json())
     assert "any of 2 kernels: one kernel; scaled_gaussian kernel" in again.kernel.describe()
+
+
+def test_what_the_report_and_other_backends_cannot_do_is_said():
+    data, models = problem()
+    torch = relfit.Compute(backend="torch")
+    result = relfit.compare(data, models, kernel=gaussian, rng=0, compute=torch)
+    assert any("always works in numpy" in note for note in result.warnings)
+    with pytest.raises(InputError, match="data: expected a kernel of relfit or a Radial one, got gaussian kernel"):
+        result.report("page.html", (data, models))

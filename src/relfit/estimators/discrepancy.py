@@ -27,6 +27,9 @@ from relfit.util.progress import Progress
 from relfit.util.random import stream
 
 RESAMPLING = ("jackknife", "bootstrap")
+# Squares and cubes of contributions of this size are ordinary numbers.
+_SMALLEST = 1e-100
+_LARGEST = 1e100
 # The reference and the model as a function gets them, and its value.
 Evaluate = Callable[[Array, Array], float]
 
@@ -118,7 +121,7 @@ class Functions(Samples):
                     f"{own.measure}: returned contributions for some models only; return them "
                     f"for all, or for none"
                 )
-            return Estimates(values, _psi(known, settings.dependence))
+            return Estimates(values, _in_range(own, _psi(known, settings.dependence)))
         progress = _Progress(settings.runtime.progress)
         evaluate = [progress.counting(_evaluating(own, name)) for name in samples]
         if own.resampling == "bootstrap":
@@ -129,12 +132,13 @@ class Functions(Samples):
             draws = _bootstrap(own, reference, rows, evaluate, ranks, settings)
             # Draws in place of rows, whose covariance is that of the estimates.
             deviations = draws - draws.mean(axis=0)
-            return Estimates(values, Psi(np.sqrt(len(draws)) * deviations))
+            psi = Psi(np.sqrt(len(draws)) * deviations)
+            return Estimates(values, _in_range(own, psi))
         sizes = [len(reference), *map(len, samples.values())]
         left_out = [min(size, own.replicates) for size in sizes]
         progress.total = len(samples) * left_out[0] + sum(left_out[1:])
         psi = _jackknife(own, reference, list(samples.values()), evaluate, settings)
-        return Estimates(values, psi)
+        return Estimates(values, _in_range(own, psi))
 
 
 class _Progress:
@@ -217,6 +221,18 @@ def _psi(contributions: list[tuple[Array, Array]], dependence: Dependence) -> Ps
     if dependence == "paired":
         return Psi(of_reference + np.stack(of_models, axis=1))
     return Psi(of_reference, of_models, shared=dependence == "shared")
+
+
+def _in_range(own: Discrepancy, psi: Psi) -> Psi:
+    """ψ, unless squares of it leave float64: a variance of 0 would be a certain verdict."""
+    rows = [*psi.models] if psi.reference is None else [psi.reference, *psi.models]
+    largest = max(float(np.abs(each).max()) for each in rows)
+    if largest > 0.0 and not _SMALLEST < largest < _LARGEST:
+        raise InputError(
+            f"{own.measure}: expected contributions between {_SMALLEST:g} and {_LARGEST:g} in "
+            f"size, got {largest:.3g}; multiply the function's values by a constant"
+        )
+    return psi
 
 
 def _jackknife(

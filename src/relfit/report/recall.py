@@ -24,7 +24,7 @@ from relfit.data.presets import PRESETS
 from relfit.estimators.groups import row_orders
 from relfit.kernels.base import Kernel
 from relfit.kernels.composite import Collection
-from relfit.kernels.custom import Precomputed, Recorded
+from relfit.kernels.custom import Recorded
 from relfit.results.comparison import Comparison
 from relfit.results.words import measure_of
 from relfit.settings import computing
@@ -156,12 +156,12 @@ def recall(comparison: Comparison, data: Any, *, most: int | None = None) -> Pan
         return data
     if comparison.kernel is None:
         raise InputError(
-            "data: this result was made from scores or likelihoods and has no "
-            "kernel; leave data out"
+            "data: this result was made from scores, likelihoods or a discrepancy of your own "
+            "and has no kernel; leave data out"
         )
-    if isinstance(comparison.kernel, Collection | Precomputed | Recorded):
+    if comparison.kernel.by_blocks or isinstance(comparison.kernel, Collection | Recorded):
         raise InputError(
-            f"data: expected a kernel that is a function of rows, got "
+            f"data: expected a kernel of relfit or a Radial one, got "
             f"{comparison.kernel.describe()}"
         )
     with computing() as compute, ExitStack() as stack:

@@ -209,7 +209,7 @@ def measure_of(result: Answer | JointEstimate) -> WordsForMeasure:
 
 def name_of_test(test: str) -> str:
     """The test as shown."""
-    return TESTS[test].words.name if test in TESTS else _PAIR_TESTS.get(test, test)
+    return TESTS[test].words.name if test in TESTS else _PAIR_TESTS.get(test, "pair test")
 
 
 def used_test(comparison: Verdicts) -> Test:

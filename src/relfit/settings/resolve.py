@@ -294,7 +294,11 @@ def _with_backend(plan: Plan, settings: Settings) -> Plan:
     compute = settings.compute
     runtime = estimate.runtime
     if settings.by_blocks:
-        return plan.estimated_with(runtime=replace(runtime, backend=LookupBackend()))
+        plan = plan.estimated_with(runtime=replace(runtime, backend=LookupBackend()))
+        if compute.backend not in ("torch", "triton") and compute.precision == "double":
+            return plan
+        note = f"the {estimate.kernel.describe()} always works in numpy and in double precision"
+        return replace(plan, notes=(*plan.notes, note))
     if settings.at_locations is not None:
         return plan
     if isinstance(estimate.estimator, PairDesign):
